@@ -16,7 +16,7 @@ DEMO := demo
 # RUNTIME=ray runs the demo on Ray's worker processes.
 RUNTIME := in_process
 REPRODUCTION := runs/reproduction
-# DATA_DIR=DIR names the files of MNIST and CIFAR-10; without it, the smallest
+# DATA_DIR=DIR is the folder of mnist.npz and cifar10.npz; without it, the smallest
 # row is one of the digits that the package's dependencies ship.
 ifdef DATA_DIR
 DATA_FLAG := --data_dir=$(DATA_DIR)
@@ -80,7 +80,7 @@ reproduce: $(STAMP) ## Run all of docs/reproduction.md into runs/reproduction (D
 
 .PHONY: test
 test: $(STAMP) ## Run the tests, but for the slow ones
-	@$(PYTHON) -m pytest -q -n 2 --dist worksteal -m 'not slow' --interpret $(TESTS)
+	@$(PYTHON) -m pytest -q -n 2 --dist worksteal -m 'not slow' $(TESTS)
 
 .PHONY: test-slow
 test-slow: $(STAMP) ## Run the slow tests

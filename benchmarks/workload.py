@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from tasks.data.datasets import digits
+from tasks.data import public
 
 IMAGE_SHAPE = (28, 28, 1)
 NUM_CLASSES = 10
@@ -36,12 +36,12 @@ class Workload:
 
   def examples(self) -> collections.OrderedDict[str, np.ndarray]:
     """Returns the digits that the clients draw from."""
-    (x, y), _ = digits.load_digits()
+    (x, y), _ = public.load_digits()
     return collections.OrderedDict(x=x, y=y)
 
   def test_examples(self) -> collections.OrderedDict[str, np.ndarray]:
     """Returns the digits that no client has."""
-    _, (x, y) = digits.load_digits()
+    _, (x, y) = public.load_digits()
     return collections.OrderedDict(x=x, y=y)
 
   def partition(self) -> list[np.ndarray]:

@@ -98,7 +98,7 @@ def _model_fn():
   )
 
 
-def train(step, folder, *, num_rounds=200):
+def train(step, folder, *, num_rounds=100):
   """Returns where a step's rounds rest, all clients taking part in each."""
   features, targets = np.array(_CLIENTS, np.float32).T[:, :, None]
   store = programs.write_client_store(

@@ -126,11 +126,10 @@ def find(given: Mapping[str, Any], argument: str, name: str) -> Any:
   return given[name] if name in given else load_function(argument, name)
 
 
-def requires(function: Callable, name: str) -> bool:
-  """Returns whether a function cannot be called without a named argument."""
+def takes(function: Callable, name: str) -> bool:
+  """Returns whether a function takes a named argument."""
   signature = _signature(function)
-  found = signature and signature.parameters.get(name)
-  return bool(found) and found.default is inspect.Parameter.empty
+  return signature is not None and name in signature.parameters
 
 
 def call(

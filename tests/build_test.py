@@ -23,12 +23,11 @@ _FOLDERS = (
 _DISTRIBUTIONS = {'PIL': 'pillow', 'absl': 'absl_py', 'tree': 'dm_tree'}
 
 # The experiments as data.
-_TABLE = 'the table of experiments'
+_TABLE = 'settings and the table of experiments'
 _TABLE_FILES = (
-  'tasks/experiments/experiment_table.py',
-  'tasks/experiments/named_runs.py',
-  'tasks/experiments/reproduction_runs.py',
-  'tasks/settings/setting_fields.py',
+  'tasks/config.py',
+  'tasks/experiments.py',
+  'tasks/run_flags.py',
 )
 
 # For each part of the project: the parts of it that it may import besides
@@ -66,7 +65,7 @@ _MAY_IMPORT = {
     },
     _TENSORFLOW,
   ),
-  _TABLE: ({'tff_clipping'}, set()),
+  _TABLE: ({'tff_clipping', 'tff_clipping/privacy'}, {'absl'}),
   'analysis': (
     {'tff_clipping/privacy'},
     {

@@ -31,15 +31,6 @@ hypothesis.settings.load_profile('without_deadline')
 _NEEDS_TFF = ('aggregators', 'learning', 'runtime', 'programs', 'tasks')
 
 
-def pytest_addoption(parser):
-  parser.addoption(
-    '--interpret',
-    action='store_true',
-    help='run the rounds of tests/aggregators step by step: they start faster '
-    'than those that are compiled, as in a run',
-  )
-
-
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection():
   """Looks for no garbage in modules, which stay."""
@@ -78,17 +69,12 @@ def in_process_context(request):
   if folder in _NEEDS_TFF and importlib.util.find_spec('tensorflow_federated'):
     import tensorflow_federated as tff
 
-    interprets = folder == 'aggregators' and request.config.option.interpret
-    tff.framework.set_default_context(_shared_context(interprets))
+    tff.framework.set_default_context(_shared_context())
 
 
 @functools.cache
-def _shared_context(interprets):
+def _shared_context():
   """Returns the context of all tests: what one compiles, others may run."""
-  if interprets:
-    from tests import interpreting
-
-    return interpreting.InterpretingContext()
   from tff_clipping import runtime
 
   return runtime.InProcessContext()

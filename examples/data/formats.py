@@ -1,4 +1,4 @@
-"""Makes of other formats what `own_data.create_task` and `numpy.savez` take.
+"""Makes of other formats what `own.create_task` and `numpy.savez` take.
 
 Test examples of the training clients come as `client_test`, with which a
 private run has no guarantee: leave them out there.
@@ -8,7 +8,6 @@ import json
 
 import h5py
 import numpy as np
-from tasks.data.datasets import array_pickles, tff_sqlite
 
 
 def arrays_of(train, test):
@@ -44,23 +43,16 @@ def read_leaf(folder):
   return arrays_of(parts['train'], parts['test'])
 
 
-def read_folders(folder):
-  """A file for each client: train/CLIENT.npz and test/CLIENT.npz."""
-
-  def read(part):
-    for path in sorted((folder / part).glob('*.npz')):
-      with np.load(path) as data:
-        yield path.stem, (data['x'], data['y'])
-
-  return arrays_of(dict(read('train')), dict(read('test')))
-
-
 def read_pfllib(folder):
-  """PFLlib: the same with a pickled dictionary, which is not run."""
+  """PFLlib: train/CLIENT.npz and test/CLIENT.npz, each a pickled dictionary.
+
+  A pickle can run any code: read only files that you made yourself.
+  """
 
   def read(part):
     for path in sorted((folder / part).glob('*.npz')):
-      data = array_pickles.load_npz(path, 'data')
+      with np.load(path, allow_pickle=True) as file:
+        data = file['data'].item()
       yield path.stem, (data['x'], data['y'])
 
   return arrays_of(dict(read('train')), dict(read('test')))
@@ -76,15 +68,13 @@ def read_h5(train_path, test_path, x='pixels', y='label'):
   return arrays_of(read(train_path), read(test_path))
 
 
-def read_sqlite(path, features, x='pixels', y='label'):
-  """TFF's SQLite; `features` as `tff_sqlite.read_split` takes them."""
-  train, client = tff_sqlite.read_split(path, 'train', features)
-  test, client_test = tff_sqlite.read_split(path, 'test', features)
-  return dict(
-    x=train[x],
-    y=train[y],
-    client=client,
-    x_test=test[x],
-    y_test=test[y],
-    client_test=client_test,
-  )
+def read_client_data(train, test, x='pixels', y='label'):
+  """`tff.simulation.datasets.ClientData`, of TFF's files or of your own."""
+
+  def read(part):
+    for client_id in part.client_ids:
+      data = part.create_tf_dataset_for_client(client_id)
+      examples = list(data.as_numpy_iterator())
+      yield client_id, tuple(np.array([e[k] for e in examples]) for k in (x, y))
+
+  return arrays_of(dict(read(train)), dict(read(test)))

@@ -28,8 +28,8 @@ import dp_accounting
 import numpy as np
 from tff_clipping import aggregators, learning, programs, runtime
 
-from tasks.data.datasets import registry
-from tasks.data.partitions import partition_config
+from tasks.data import registry
+from tasks.data.partitions import PartitionConfig
 from tasks.models import keras_models, tff_model
 
 # Test accuracies on MNIST, three seeds, by ε.
@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> None:
   flags = parser.parse_args(argv)
   scale = _MNIST if flags.data_dir else _DIGITS
   runtime.set_default_context()
-  split = partition_config.PartitionConfig(
+  split = PartitionConfig(
     'iid',
     num_clients=scale.num_examples,
     examples_per_client=1,

@@ -26,8 +26,8 @@ import tempfile
 import numpy as np
 from tff_clipping import aggregators, learning, privacy, programs, runtime
 
-from tasks.data.datasets import registry
-from tasks.data.partitions import partition_config
+from tasks.data import registry
+from tasks.data.partitions import PartitionConfig
 from tasks.models import keras_models, tff_model
 
 _COMMIT = '44967cd3'
@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
   task = registry.create_task(
     scale.task,
     # Each image is used once.
-    partition_config.PartitionConfig(
+    PartitionConfig(
       'shards',
       num_clients=flags.num_clients,
       examples_per_client=scale.num_examples // flags.num_clients,

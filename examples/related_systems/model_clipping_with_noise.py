@@ -27,8 +27,8 @@ import tempfile
 import numpy as np
 from tff_clipping import aggregators, learning, privacy, programs, runtime
 
-from tasks.data.datasets import registry
-from tasks.data.partitions import partition_config
+from tasks.data import registry
+from tasks.data.partitions import PartitionConfig
 from tasks.models import keras_models, tff_model
 
 # Test accuracies on MNIST, three seeds, by ε.
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> None:
   runtime.set_default_context()
   task = registry.create_task(
     scale.task,
-    partition_config.PartitionConfig(
+    PartitionConfig(
       'label_skew',
       num_clients=scale.num_clients,
       examples_per_client=scale.examples_per_client,

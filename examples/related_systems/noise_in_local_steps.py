@@ -29,8 +29,8 @@ from typing import NamedTuple
 import dp_accounting
 import numpy as np
 
-from tasks.data.datasets import registry
-from tasks.data.partitions import partition_config
+from tasks.data import registry
+from tasks.data.partitions import PartitionConfig
 from tasks.models import keras_models
 
 # Test accuracies on MNIST, three seeds, by ε.
@@ -114,7 +114,7 @@ def main(argv: list[str] | None = None) -> None:
   parser.add_argument('--seed', type=int, default=0)
   flags = parser.parse_args(argv)
   scale = _MNIST if flags.data_dir else _DIGITS
-  split = partition_config.PartitionConfig(
+  split = PartitionConfig(
     'label_skew',
     num_clients=scale.num_clients,
     examples_per_client=scale.examples_per_client,

@@ -25,8 +25,8 @@ import numpy as np
 from scipy import special, stats
 from tff_clipping import aggregators, learning, privacy, programs, runtime
 
-from tasks.data.datasets import registry
-from tasks.data.partitions import partition_config
+from tasks.data import registry
+from tasks.data.partitions import PartitionConfig
 from tasks.models import keras_models, tff_model
 
 # On MNIST, by the ε of the plan. CE-FedAvg ends at 91.27 ± 0.11 %.
@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> None:
   flags = parser.parse_args(argv)
   scale = _MNIST if flags.data_dir else _DIGITS
   runtime.set_default_context()
-  split = partition_config.PartitionConfig(
+  split = PartitionConfig(
     'label_skew',
     num_clients=scale.num_clients,
     examples_per_client=scale.examples_per_client,

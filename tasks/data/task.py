@@ -4,19 +4,24 @@ import collections
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.data import features
-from tasks.data.partitions import partition as partition_lib
+from tasks.data.partitions import Partition
 
 # TensorFlow takes seconds to import, and looking at data needs none of it.
 if TYPE_CHECKING:
   import tensorflow as tf
 
   from tff_clipping.programs.clients import client_store
+
+# The part of the seed of the clients that are held out.
+_HELD_OUT = 100
+
+
+class DataWarning(UserWarning):
+  """The data may not be what was meant."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,32 +34,28 @@ class Task:
   Attributes:
     name: Which task it is, for example 'mnist'.
     train: `x` [n, ...] and `y` of all clients: int32 [n] or [n, length], which
-      are classes, or float32 [n, ...], which are numbers. Of several inputs,
-      `x_NAME` for each, and of several outputs `y_NAME`.
+      are classes, or float32 [n, ...], which are numbers.
     partition: Which rows of `train` each client holds.
     test: The same, [m, ...].
     num_classes: Number of classes; tokens of a sequence task; `None` for
-      numbers. Of several outputs, a dictionary by name.
+      numbers.
     source: One line on where the examples come from.
-    digest: The SHA-256 of the file of a user's own data; `None` for ours, of
-      which `compute_digest` has it.
-    test_is_held_out: Whether the test set is made of clients' examples, which
-      no client has any more: evaluating on it is not free of privacy.
+    test_is_held_out: Whether the test set is a part of the clients' examples,
+      which no client has any more: evaluating on it is not free of privacy.
     test_is_of_clients: Whether clients have examples of their own in the test
       set: evaluating on it is not free of privacy either.
     classes_are_of_clients: Whether `num_classes` was read from the clients'
-      labels, the test set having fewer: the shape of the model tells of them.
-    has_padding: Whether 0 in the rows of a sequence's `y` fills them up, and
-      counts in neither loss nor accuracy; `None` where nothing says so.
+      labels, the test set having fewer: the shape of the model reveals it.
+    has_padding: Whether 0 in the rows of a sequence's `y` fills short rows up,
+      and counts in neither loss nor accuracy; `None` where nothing says so.
   """
 
   name: str
   train: collections.OrderedDict[str, np.ndarray]
-  partition: partition_lib.Partition
+  partition: Partition
   test: collections.OrderedDict[str, np.ndarray]
-  num_classes: int | None | Mapping[str, int | None]
+  num_classes: int | None
   source: str
-  digest: str | None = None
   test_is_held_out: bool = False
   test_is_of_clients: bool = False
   classes_are_of_clients: bool = False
@@ -62,29 +63,20 @@ class Task:
 
   def __post_init__(self):
     for split, examples in (('train', self.train), ('test', self.test)):
-      nested = features.nest(examples)
-      is_whole = list(examples) == [
-        *features.flatten(features.INPUT, nested['x']),
-        *features.flatten(features.OUTPUT, nested['y']),
-      ]
-      if not is_whole or list(examples) != list(self.train):
+      if list(examples) != ['x', 'y']:
         raise ValueError(
           f'`{split}` must hold x and y in this order, found {list(examples)}.'
         )
-      sizes = list(map(len, examples.values()))
-      if len(set(sizes)) != 1:
+      x, y = examples.values()
+      if len(x) != len(y) or not len(y):
         raise ValueError(
-          f'`{split}` must hold as many x as y, found '
-          f'{" and ".join(map(str, sizes))}.'
+          f'`{split}` must hold as many x as y, at least one, found {len(x)} '
+          f'and {len(y)}.'
         )
-      for output in self.outputs:
-        feature = features.feature_of(features.OUTPUT, output)
-        y = examples[feature]
-        if self.has_padding and y.dtype.kind == 'i' and not np.any(y):
-          raise ValueError(
-            f"`{split}['{feature}']` must have a label that counts, found "
-            'padding alone.'
-          )
+      if self.has_padding and not np.any(y):
+        raise ValueError(
+          f"`{split}['y']` must have a label that counts, found padding alone."
+        )
 
   @property
   def client_ids(self) -> tuple[str, ...]:
@@ -99,43 +91,27 @@ class Task:
   @property
   def num_train_examples(self) -> int:
     """How many examples the clients have."""
-    return len(next(iter(self.train.values())))
+    return len(self.train['y'])
 
   @property
   def num_test_examples(self) -> int:
     """How many examples the test set has."""
-    return len(next(iter(self.test.values())))
+    return len(self.test['y'])
 
   @property
-  def outputs(self) -> tuple[str | None, ...]:
-    """The names of the outputs; (`None`,) for the only one."""
-    return features.names_of(features.OUTPUT, self.train)
+  def input_shape(self) -> tuple[int, ...]:
+    """Shape of one example's `x`."""
+    return self.train['x'].shape[1:]
 
   @property
-  def input_shape(self) -> Any:
-    """Shape of one example's `x`; by name of several."""
-    return self._of_each(features.INPUT, lambda array: array.shape[1:])
+  def input_dtype(self) -> str:
+    """The name of the type of `x`."""
+    return self.train['x'].dtype.name
 
   @property
-  def input_dtype(self) -> Any:
-    """The name of the type of `x`; by name of several."""
-    return self._of_each(features.INPUT, lambda array: array.dtype.name)
-
-  @property
-  def label_shape(self) -> Any:
-    """Shape of one example's `y`, empty for a class; by name of several."""
-    return self._of_each(features.OUTPUT, lambda array: array.shape[1:])
-
-  def num_classes_of(self, output: str | None) -> int | None:
-    """Returns the number of classes of an output; `None` for numbers."""
-    if isinstance(self.num_classes, Mapping):
-      return self.num_classes[output or '']
-    return self.num_classes
-
-  def _of_each(self, prefix: str, value_of: Callable[[np.ndarray], Any]) -> Any:
-    return features.by_name(
-      prefix, self.train, lambda feature: value_of(self.train[feature])
-    )
+  def label_shape(self) -> tuple[int, ...]:
+    """Shape of one example's `y`, empty for a class."""
+    return self.train['y'].shape[1:]
 
   @property
   def summary(self) -> str:
@@ -144,21 +120,16 @@ class Task:
 
   @property
   def element_spec(self) -> 'collections.OrderedDict[str, tf.TensorSpec]':
-    """The specs of `x` and `y` of one example, without a batch.
-
-    Of several inputs or outputs, they are nested as a model takes them.
-    """
+    """The specs of `x` and `y` of one example, without a batch."""
     import tensorflow as tf
 
-    return features.nest(
-      {
-        feature: tf.TensorSpec(array.shape[1:], array.dtype)
-        for feature, array in self.train.items()
-      }
+    return collections.OrderedDict(
+      (feature, tf.TensorSpec(array.shape[1:], array.dtype))
+      for feature, array in self.train.items()
     )
 
   def compute_digest(self) -> str:
-    """Returns the SHA-256 of all examples, and of whose they are."""
+    """Returns the SHA-256 of all examples, and of their split over clients."""
     digest = hashlib.sha256()
     for examples in (self.train, self.test):
       for key, array in examples.items():
@@ -194,6 +165,52 @@ class Task:
       (key, value[rows]) for key, value in self.test.items()
     )
     return dataclasses.replace(self, test=test)
+
+  def with_held_out_clients(self, count: int, seed: int) -> 'Task':
+    """Returns the task with some of its clients as the test set.
+
+    They take no part in the training: evaluating on their examples tells of no
+    client that does. They are drawn at random, and the others keep their order.
+
+    Args:
+      count: How many to hold out, at least 1 and fewer than all.
+      seed: The seed of the draw.
+
+    Raises:
+      ValueError: If the clients are not those of the data, or there are not
+        more.
+    """
+    if self.partition.name != 'natural':
+      raise ValueError(
+        '`held_out_clients` must be given for the natural partition only, '
+        f'found {count} for {self.partition.name!r}.'
+      )
+    if not 1 <= count < self.num_clients:
+      raise ValueError(
+        '`held_out_clients` must be between 1 and fewer than the '
+        f'{self.num_clients} clients that there are, found {count}.'
+      )
+    rng = np.random.default_rng([seed, _HELD_OUT])
+    order = rng.permutation(self.num_clients)
+    held_out, kept = np.sort(order[:count]), np.sort(order[count:])
+    indices, ids = self.partition.indices, self.client_ids
+    rows = np.concatenate([indices[i] for i in held_out])
+    partition = dataclasses.replace(
+      self.partition,
+      indices=tuple(indices[i] for i in kept),
+      client_ids=tuple(ids[i] for i in kept),
+      details=f'{self.partition.details}, {count} clients held out',
+    )
+    test = collections.OrderedDict(
+      (key, value[rows]) for key, value in self.train.items()
+    )
+    return dataclasses.replace(
+      self,
+      partition=partition,
+      test=test,
+      test_is_held_out=False,
+      test_is_of_clients=False,
+    )
 
   def write_client_store(
     self, cache_dir: str | os.PathLike

@@ -1,6 +1,6 @@
 """The metrics and the loss on the test set."""
 
-import math
+import collections
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,28 +25,29 @@ def build_evaluation_fn(
 
   Args:
     model_fn: Returns a new model.
-    test: The features `x` and `y`, arrays or mappings of them by name.
+    test: The features `x` and `y`.
     metrics: What is measured beside the loss.
 
   Returns:
     A function of model weights that returns `test_loss`, and a `test_` for each
-    metric, an accuracy from 0 to 1. It raises a `ValueError` where a metric of
-    a model with a finite loss is NaN.
+    metric, an accuracy from 0 to 1; NaN for a metric that has no value on the
+    test set, such as a recall without positives.
   """
   model = model_fn()
   measured = [(metric, metric.create()) for metric in metrics]
-  num_examples = len(tf.nest.flatten(test['y'])[0])
+  num_examples = len(test['y'])
 
   @tf.function(input_signature=[model.input_spec])
   def evaluate_batch(batch):
     predictions = model.forward_pass(batch, training=False).predictions
     for metric, counted in measured:
-      if metric.output is None:
-        counted.update_state(batch['y'], predictions)
-      else:
-        counted.update_state(
-          batch['y'][metric.output], predictions[metric.output]
-        )
+      counted.update_state(
+        batch['y'],
+        metric.activation(predictions),
+        sample_weight=tf.cast(batch['y'] != 0, tf.float32)
+        if metric.is_masked
+        else None,
+      )
 
   @tf.function
   def reset():
@@ -69,11 +70,9 @@ def build_evaluation_fn(
     reset()
     for start in range(0, num_examples, _BATCH_SIZE):
       evaluate_batch(
-        tf.nest.map_structure(
-          lambda array, start=start: tf.constant(
-            array[start : start + _BATCH_SIZE]
-          ),
-          test,
+        collections.OrderedDict(
+          (key, tf.constant(array[start : start + _BATCH_SIZE]))
+          for key, array in test.items()
         )
       )
     loss = _mean(*model.report_local_unfinalized_metrics()['loss'])
@@ -81,7 +80,7 @@ def build_evaluation_fn(
     for (metric, counted), result in zip(measured, results(), strict=True):
       is_mean = type(counted).result is tf.keras.metrics.Mean.result
       value = _mean(counted.total, counted.count) if is_mean else result
-      found[f'test_{metric.name}'] = _number(metric.name, value, loss)
+      found[f'test_{metric.name}'] = _number(metric.name, value)
     return {**found, 'test_loss': loss}
 
   return evaluate
@@ -94,18 +93,12 @@ def _mean(total, count) -> float:
   return float(total) / float(count)
 
 
-def _number(name: str, value: Any, loss: float) -> float:
-  """Returns the value of a metric, if it is one."""
+def _number(name: str, value: Any) -> float:
+  """Returns the value of a metric, which is a single number."""
   array = np.asarray(value)
   if array.size != 1:
     raise ValueError(
       f'`metrics` must be single numbers, found the shape {list(array.shape)} '
       f'of {name}.'
     )
-  number = float(array.reshape(()))
-  # Of a model that has diverged, which the loss says, nothing is a number.
-  if math.isnan(number) and math.isfinite(loss):
-    raise ValueError(
-      f'`metrics` must be numbers on the test set, found NaN for {name}.'
-    )
-  return number
+  return float(array.reshape(()))

@@ -1,69 +1,67 @@
-"""The losses and metrics of a run, as Keras has them."""
+"""The loss and the metrics of a run, as Keras has them.
 
-import dataclasses
+A name is that of a class or a function of `tf.keras.losses` or
+`tf.keras.metrics`, such as `mean_squared_error`, `MeanSquaredError` or `mse`.
+Models give logits: what takes probabilities in Keras is given them here.
+"""
+
 import inspect
+import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tasks import named_functions
-
-CreateMetric = Callable[[], tf.keras.metrics.Metric]
-# Of what a name means with logits, which models give.
-_LOGITS = 0.0
+from tasks.data.task import Task
+from tasks.models.objective import Objective, is_of_zeros_and_ones, squeeze
 
 
-@dataclasses.dataclass(frozen=True)
-class TestMetric:
+class TestMetric(NamedTuple):
   """What is measured on the test set beside the loss.
 
   Attributes:
     name: What it is called.
-    output: The output that it is of; `None` for the only one, or for all as
-      dictionaries by name.
     create: Returns a new metric of Keras.
+    activation: What makes of the model's outputs what the metric takes.
+    is_masked: Whether labels of 0 are padding, and do not count.
   """
 
   name: str
-  output: str | None
-  create: CreateMetric
+  create: Callable[[], tf.keras.metrics.Metric]
+  activation: Callable[[tf.Tensor], tf.Tensor] = tf.identity
+  is_masked: bool = False
 
 
-ACCURACY = TestMetric(
-  'accuracy', None, tf.keras.metrics.SparseCategoricalAccuracy
-)
+ACCURACY = TestMetric('accuracy', tf.keras.metrics.SparseCategoricalAccuracy)
 """The share of examples of whose class the logit is the largest."""
 
 
 def create_loss(
-  losses: Mapping[str | None, str],
-  *,
-  masked: frozenset[str | None] = frozenset(),
-  functions: Mapping[str, Any] | None = None,
+  objective: Objective, task: Task, functions: Mapping[str, Any]
 ) -> tf.keras.losses.Loss:
-  """Returns a loss.
+  """Returns the loss of a run.
 
   Args:
-    losses: By output, the name of a loss of Keras or of a user's function, as
-      `Objective` has it. The loss is the sum over the outputs.
-    masked: The outputs with rows of classes in which 0 is padding, and does not
-      count.
+    objective: What names it.
+    task: The data.
     functions: What the names of a user's functions stand for.
 
   Raises:
     TypeError: If a user's function is neither a loss nor makes one.
+    ValueError: If Keras has no loss of this name.
   """
-  created = {
-    output: _named_or_own_loss(source, output in masked, functions or {})
-    for output, source in losses.items()
-  }
-  if None in created:
-    return created[None]
-  return _SumOfLosses(created)
+  if objective.loss in functions:
+    return _own_loss(functions[objective.loss], objective.loss)
+  loss = _create_by_name('loss', tf.keras.losses, objective.loss)
+  if isinstance(loss, tf.keras.losses.SparseCategoricalCrossentropy):
+    return cross_entropy(is_masked=_is_masked(task))
+  if isinstance(loss, tf.keras.losses.Loss):
+    return loss
+  return _FunctionLoss(loss)
 
 
-def cross_entropy(*, is_masked: bool) -> tf.keras.losses.Loss:
+def cross_entropy(*, is_masked: bool = False) -> tf.keras.losses.Loss:
   """Returns the loss of classes, by logits.
 
   Args:
@@ -74,75 +72,83 @@ def cross_entropy(*, is_masked: bool) -> tf.keras.losses.Loss:
   return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-def create_metric(
-  source: str,
-  *,
-  is_masked: bool = False,
-  functions: Mapping[str, Any] | None = None,
-) -> CreateMetric:
-  """Returns a function that makes a metric.
+def create_metrics(
+  objective: Objective, task: Task, functions: Mapping[str, Any]
+) -> list[TestMetric]:
+  """Returns the metrics of a run.
 
   Args:
-    source: The name of a metric, or of a user's function.
-    is_masked: Whether 0 in rows of classes is padding, and does not count.
+    objective: What names them.
+    task: The data.
     functions: What the names of a user's functions stand for.
 
   Raises:
     TypeError: If a user's function is neither a metric nor makes one.
+    ValueError: If Keras has no metric of a name.
   """
-  if source in (functions or {}):
-    return _own_metric(functions[source], source)
+  return [
+    TestMetric(name, _own_metric(functions[source], source))
+    if source in functions
+    else _named_metric(name, source, objective, task)
+    for name, source in objective.metrics
+  ]
+
+
+def _is_masked(task: Task) -> bool:
+  return bool(task.has_padding) and task.num_classes is not None
+
+
+def _named_metric(
+  name: str, source: str, objective: Objective, task: Task
+) -> TestMetric:
+  """Returns a metric of Keras, or one of the few that Keras lacks."""
+  is_masked = _is_masked(task)
+  if source == 'accuracy' and task.num_classes is not None:
+    return ACCURACY._replace(is_masked=is_masked)
+  is_categorical = 'categorical' in objective.loss.lower()
   if source == 'accuracy':
-    return (
-      _MaskedAccuracy
-      if is_masked
-      else tf.keras.metrics.SparseCategoricalAccuracy
+    source = 'CategoricalAccuracy' if is_categorical else 'BinaryAccuracy'
+  create = _OURS.get(squeeze(source)) or (
+    lambda: _create_by_name('metrics', tf.keras.metrics, source)
+  )
+  created = create()
+  activation = tf.identity
+  of_order = isinstance(created, _Auc)
+  if not (task.num_classes or of_order or _takes_logits(created)):
+    if objective.is_of_zeros_and_ones or is_of_zeros_and_ones(source):
+      activation = tf.sigmoid
+    elif is_categorical:
+      activation = tf.nn.softmax
+  if not isinstance(created, tf.keras.metrics.Metric):
+    return TestMetric(
+      name, lambda: _FunctionMetric(created), activation, is_masked
     )
-  if source == 'perplexity':
-    return lambda: _Perplexity(is_masked=is_masked)
-  metrics = tf.keras.metrics
-  return {
-    'sparse_top_k_categorical_accuracy': (
-      _MaskedTopKAccuracy
-      if is_masked
-      else metrics.SparseTopKCategoricalAccuracy
-    ),
-    'binary_accuracy': lambda: metrics.BinaryAccuracy(threshold=_LOGITS),
-    'auc': lambda: metrics.AUC(from_logits=True),
-    'precision': lambda: metrics.Precision(thresholds=_LOGITS),
-    'recall': lambda: metrics.Recall(thresholds=_LOGITS),
-    'mean_squared_error': metrics.MeanSquaredError,
-    'root_mean_squared_error': metrics.RootMeanSquaredError,
-    'mean_absolute_error': metrics.MeanAbsoluteError,
-    'mean_absolute_percentage_error': metrics.MeanAbsolutePercentageError,
-    'mean_squared_logarithmic_error': metrics.MeanSquaredLogarithmicError,
-    'r2_score': metrics.R2Score,
-    'cosine_similarity': metrics.CosineSimilarity,
-  }[source]
+  return TestMetric(name, create, activation, is_masked)
 
 
-def _named_or_own_loss(
-  source: str, is_masked: bool, functions: Mapping[str, Any]
-) -> tf.keras.losses.Loss:
-  if source in functions:
-    return _own_loss(functions[source], source)
-  if source == 'sparse_categorical_crossentropy':
-    return cross_entropy(is_masked=is_masked)
-  losses = tf.keras.losses
-  return {
-    'binary_crossentropy': lambda: losses.BinaryCrossentropy(from_logits=True),
-    'binary_focal_crossentropy': lambda: losses.BinaryFocalCrossentropy(
-      from_logits=True
-    ),
-    'mean_squared_error': losses.MeanSquaredError,
-    'mean_absolute_error': losses.MeanAbsoluteError,
-    'mean_absolute_percentage_error': losses.MeanAbsolutePercentageError,
-    'mean_squared_logarithmic_error': losses.MeanSquaredLogarithmicError,
-    'huber': losses.Huber,
-    'log_cosh': losses.LogCosh,
-    'poisson': losses.Poisson,
-    'cosine_similarity': losses.CosineSimilarity,
-  }[source]()
+def _create_by_name(argument: str, module: Any, name: str) -> Any:
+  """Returns a loss or a metric of Keras by its name, of logits if it can be."""
+  classes = {
+    each.lower(): each
+    for each in dir(module)
+    if inspect.isclass(getattr(module, each))
+  }
+  try:
+    found = module.get(classes.get(squeeze(name), name))
+    if _takes_logits(found):
+      return type(found).from_config(found.get_config() | {'from_logits': True})
+    if 'from_logits' in inspect.signature(found).parameters:
+      return lambda y_true, y_pred: found(y_true, y_pred, from_logits=True)
+  except (TypeError, ValueError) as e:
+    raise ValueError(
+      f'`{argument}` must be a name that `{module.__name__}.get` takes, or '
+      f'FILE.py:function, found {name!r}: {e}'
+    ) from e
+  return found
+
+
+def _takes_logits(created: Any) -> bool:
+  return 'from_logits' in getattr(created, 'get_config', dict)()
 
 
 def _own_loss(given: Any, name: str) -> tf.keras.losses.Loss:
@@ -161,7 +167,7 @@ def _own_loss(given: Any, name: str) -> tf.keras.losses.Loss:
   return _FunctionLoss(given)
 
 
-def _own_metric(given: Any, name: str) -> CreateMetric:
+def _own_metric(given: Any, name: str) -> Callable[[], tf.keras.metrics.Metric]:
   """Returns what makes a user's metric."""
   if isinstance(given, tf.keras.metrics.Metric):
     # Each graph needs one of its own.
@@ -189,23 +195,6 @@ def _takes_nothing(function: Callable) -> bool:
   except TypeError:
     return False
   return True
-
-
-class _SumOfLosses(tf.keras.losses.Loss):
-  """The sum of the losses of several outputs, by their names."""
-
-  def __init__(self, losses: Mapping[str | None, tf.keras.losses.Loss]):
-    super().__init__(reduction=tf.keras.losses.Reduction.NONE)
-    self._losses = dict(losses)
-
-  def call(self, y_true, y_pred):
-    """Returns the scalar."""
-    return tf.add_n(
-      [
-        tf.cast(loss(y_true[output], y_pred[output]), tf.float32)
-        for output, loss in self._losses.items()
-      ]
-    )
 
 
 class _FunctionLoss(tf.keras.losses.Loss):
@@ -244,22 +233,95 @@ class _Perplexity(tf.keras.metrics.Mean):
   The mean is over all tokens, however they lie in batches and clients.
   """
 
-  def __init__(self, *, is_masked: bool):
-    super().__init__()
-    self._is_masked = is_masked
-
   def update_state(self, y_true, y_pred, sample_weight=None):
     """Counts the tokens of a batch."""
     terms = tf.keras.losses.sparse_categorical_crossentropy(
       y_true, y_pred, from_logits=True
     )
-    if self._is_masked:
-      sample_weight = _weights(y_true, sample_weight)
     return super().update_state(terms, sample_weight)
 
   def result(self):
     """Returns the perplexity."""
     return tf.exp(super().result())
+
+
+class _Auc(tf.keras.metrics.Metric):
+  """The share of pairs of a 1 and a 0 in which the 1 has the larger output.
+
+  Equal outputs count half. Keras's `AUC` has thresholds on a sigmoid, between
+  which confident logits lie together. NaN without a 1, or without a 0.
+  """
+
+  def __init__(self, name: str = 'auc', **kwargs):
+    super().__init__(name=name, **kwargs)
+    self._found = [
+      tf.Variable(tf.zeros([0]), shape=[None], trainable=False)
+      for _ in range(2)
+    ]
+
+  def update_state(self, y_true, y_pred, sample_weight=None):
+    """Keeps the labels and the outputs of a batch."""
+    del sample_weight
+    for kept, new in zip(self._found, (y_true, y_pred), strict=True):
+      flat = tf.reshape(tf.cast(new, tf.float32), [-1])
+      kept.assign(tf.concat([kept, flat], axis=0))
+
+  def result(self):
+    """Returns the area, by the sum of the ranks of the 1s."""
+    labels, outputs = (tf.convert_to_tensor(kept) for kept in self._found)
+    of_ones = tf.sort(outputs[labels > 0.5])
+    of_zeros = tf.sort(outputs[labels <= 0.5])
+    below, up_to = (
+      tf.cast(tf.searchsorted(of_zeros, of_ones, side=side), tf.float64)
+      for side in ('left', 'right')
+    )
+    pairs = tf.cast(tf.size(of_ones), tf.float64) * tf.cast(
+      tf.size(of_zeros), tf.float64
+    )
+    return tf.reduce_sum(below + up_to) / (2 * pairs)
+
+  def reset_state(self):
+    """Forgets all."""
+    for kept in self._found:
+      kept.assign(tf.zeros([0]))
+
+
+class _Precision(tf.keras.metrics.Precision):
+  """Keras's, but NaN where nothing was taken for a 1."""
+
+  def result(self):
+    """Returns the share of true positives among positives."""
+    true, false = self.true_positives, self.false_positives
+    return (true / (true + false))[0]
+
+
+class _Recall(tf.keras.metrics.Recall):
+  """Keras's, but NaN where there is no 1."""
+
+  def result(self):
+    """Returns the share of the 1s that were found."""
+    true, false = self.true_positives, self.false_negatives
+    return (true / (true + false))[0]
+
+
+class _R2Score(tf.keras.metrics.R2Score):
+  """Keras's, but NaN where a label is the same in all examples."""
+
+  def result(self):
+    """Returns the share of the variance that is explained."""
+    variation = self.squared_sum - self.sum**2 / self.count
+    # As equal as a sum of squares in float32 can tell.
+    is_constant = tf.reduce_any(variation <= 1e-6 * self.squared_sum)
+    return tf.where(is_constant, math.nan, super().result())
+
+
+_OURS: Mapping[str, Callable[[], tf.keras.metrics.Metric]] = {
+  'perplexity': _Perplexity,
+  'auc': _Auc,
+  'precision': _Precision,
+  'recall': _Recall,
+  'r2score': _R2Score,
+}
 
 
 class _MaskedCrossEntropy(tf.keras.losses.Loss):
@@ -278,31 +340,3 @@ class _MaskedCrossEntropy(tf.keras.losses.Loss):
     num_tokens = tf.maximum(tf.reduce_sum(weights), 1)
     size = tf.cast(tf.size(weights), terms.dtype)
     return terms * weights * (size / num_tokens)
-
-
-class _MaskedAccuracy(tf.keras.metrics.SparseCategoricalAccuracy):
-  """Share of right next tokens among those that are not padding (token 0)."""
-
-  def __init__(self, name: str = 'sparse_categorical_accuracy', **kwargs):
-    """Builds the metric; the arguments are those of any Keras metric."""
-    super().__init__(name=name, **kwargs)
-
-  def update_state(self, y_true, y_pred, sample_weight=None):
-    """Counts the labels other than 0, by `sample_weight` where given."""
-    return super().update_state(y_true, y_pred, _weights(y_true, sample_weight))
-
-
-class _MaskedTopKAccuracy(tf.keras.metrics.SparseTopKCategoricalAccuracy):
-  """The same, with the right token among the five likeliest."""
-
-  def update_state(self, y_true, y_pred, sample_weight=None):
-    """Counts the labels other than 0, by `sample_weight` where given."""
-    return super().update_state(y_true, y_pred, _weights(y_true, sample_weight))
-
-
-def _weights(y_true: tf.Tensor, sample_weight: Any) -> tf.Tensor:
-  """Returns 1 for each token that counts, by `sample_weight` where given."""
-  weight = tf.cast(tf.not_equal(y_true, 0), tf.float32)
-  if sample_weight is not None:
-    weight *= tf.cast(sample_weight, tf.float32)
-  return weight

@@ -1,70 +1,40 @@
 """Keras models of a user's own, checked before anything is trained.
 
 TFF calls the model and takes steps along the gradients of the loss of what it
-gives. Whatever else Keras does in `fit` is left out in silence, and logits that
-are probabilities train, badly. Both are looked for in what the model does.
+gives. Whatever else Keras does in `fit` is left out in silence, logits that are
+probabilities train, badly, and Keras writes weights to a file that it does not
+write whole. All of it is looked for in what the model does.
 """
 
+import pathlib
 import random
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from tasks import named_functions
 
-# What may scale its inputs, or take them as they are.
-_TAKES_BYTES = (
-  tf.keras.layers.Rescaling,
-  tf.keras.layers.Normalization,
-  tf.keras.layers.LayerNormalization,
-  tf.keras.layers.GroupNormalization,
-  tf.keras.layers.Embedding,
-  tf.keras.layers.CategoryEncoding,
-  # Functions and operations, of which it is not known.
-  tf.keras.layers.Lambda,
-)
-
 # Where the methods are that TFF replaces.
 _KERAS = ('keras.', 'tf_keras.')
-# Of inputs that a model is looked at with, and how large they are: what stays
-# between 0 and 1 for all of them is no logit.
+# The inputs that a model is looked at with: what stays between 0 and 1 for all
+# of them is no logit.
 _NUM_EXAMPLES = 8
 _SCALES = (0.1, 1.0, 10.0, 1000.0)
 # How far the sum of probabilities is from 1, by the type of each.
 _TOLERANCES = {tf.bfloat16: 2e-2, tf.float16: 2e-3}
 
-CreateModel = Callable[..., tf.keras.Model]
-
-
-class ModelWarning(UserWarning):
-  """The model may not be what was meant."""
-
-
-class Output(NamedTuple):
-  """What an output of a model has to be.
-
-  Attributes:
-    size: What the function of the model gets: the number of classes, or of the
-      numbers in a row of `y`.
-    shape: That of one example; `None` for any, of a loss of a user's own.
-    is_logits: Whether it is of logits.
-  """
-
-  size: int
-  shape: tuple[int, ...] | None
-  is_logits: bool = True
-
 
 def create_own_model(
-  function: CreateModel,
-  input_shape: Any,
+  function: Callable[..., tf.keras.Model],
+  input_shape: Sequence[int],
+  num_outputs: int,
   *,
-  outputs: Output | Mapping[str, Output],
+  output_shape: Sequence[int] | None,
+  gives_logits: bool = True,
   seed: int = 0,
-  input_dtype: Any = tf.float32,
+  input_dtype: tf.DType = tf.float32,
 ) -> tf.keras.Model:
   """Builds a model of a user's own.
 
@@ -73,16 +43,19 @@ def create_own_model(
 
   Args:
     function: Returns a new, uncompiled Keras model from the shape of one
-      example and the size of its output, dictionaries by name of several. The
-      model takes `x` as it is.
-    input_shape: Shape of one example's `x`; by name of several inputs.
-    outputs: What the model has to give; by name of several.
+      example and the size of its output. The model takes `x` as it is.
+    input_shape: Shape of one example's `x`.
+    num_outputs: The number of classes, or of the numbers in a row of `y`.
+    output_shape: What the model has to give for one example; `None` for any, of
+      a loss of a user's own.
+    gives_logits: Whether the loss takes logits.
     seed: Decides the initial weights.
-    input_dtype: The type of `x`; by name of several inputs.
+    input_dtype: The type of `x`.
 
   Raises:
     TypeError: If `function` takes other arguments, or returns something else.
-    ValueError: If it fails, or its model does not fit the data.
+    ValueError: If it fails, or its model does not fit the data, or would not be
+      trained or written whole.
   """
   if isinstance(function, tf.keras.Model):
     raise TypeError(
@@ -91,16 +64,13 @@ def create_own_model(
       '(input_shape, num_outputs).'
     )
   name = named_functions.name_of(function)
-  inputs = _input_spec(input_shape, input_dtype)
+  spec = tf.TensorSpec([None, *input_shape], input_dtype)
   state = random.getstate()
   random.seed(seed)
   try:
     model = named_functions.call(
-      'model',
-      function,
-      '(input_shape, num_outputs)',
-      _map(lambda spec: tuple(spec.shape[1:]), inputs),
-      _map(lambda output: output.size, outputs),
+      *('model', function, '(input_shape, num_outputs)'),
+      *(tuple(input_shape), num_outputs),
     )
     if not isinstance(model, tf.keras.Model):
       raise TypeError(
@@ -118,123 +88,81 @@ def create_own_model(
       )
     # The first call builds what has no weights yet.
     try:
-      given = model(
-        _map(lambda spec: tf.zeros([2, *spec.shape[1:]], spec.dtype), inputs),
-        training=False,
-      )
+      given = model(tf.zeros([2, *input_shape], input_dtype), training=False)
     except Exception as e:
       raise ValueError(
-        f'`model` must take examples of {_describe(inputs)}, found that the '
-        f'model of {name} does not: {type(e).__name__}: {e}'
+        f'`model` must take examples of {input_dtype.name}{list(input_shape)}, '
+        f'found that the model of {name} does not: {type(e).__name__}: {e}'
       ) from e
   finally:
     random.setstate(state)
-  _warn_of_bytes(model, inputs, name)
-  _check_outputs(given, outputs, name)
+  _check_output(given, output_shape, name)
   _check_is_trained_by_tff(model, name)
   if tf.executing_eagerly():
-    _check_losses(model, inputs, name)
-    _check_gives_logits(model, inputs, outputs, name)
+    _check_losses(model, spec, name)
+    if gives_logits and output_shape is not None:
+      _check_gives_logits(model, spec, name)
+    _check_is_written_whole(model, name)
   return model
 
 
-def _map(function: Callable[[Any], Any], given: Any) -> Any:
-  """Returns what a function makes of the only part, or of each by name."""
-  if not isinstance(given, Mapping):
-    return function(given)
-  return {name: function(part) for name, part in given.items()}
+def save_weights(model: tf.keras.Model, path: pathlib.Path) -> None:
+  """Writes the weights of a model to a file, and reads them back.
+
+  Args:
+    model: The model.
+    path: The file, NAME.weights.h5.
+
+  Raises:
+    ValueError: If the file does not give each weight back.
+  """
+  given = model.get_weights()
+  model.save_weights(path)
+  # What the file does not give stays as it was: another number.
+  model.set_weights([np.where(w == 0, 1, 0).astype(w.dtype) for w in given])
+  model.load_weights(path)
+  found = model.get_weights()
+  model.set_weights(given)
+  lost = [
+    variable.name
+    for variable, a, b in zip(model.weights, given, found, strict=True)
+    if a.tobytes() != b.tobytes()
+  ]
+  if lost:
+    raise ValueError(
+      f'{path.name} has {len(given) - len(lost)} of {len(given)} weights of '
+      f'the model, without {", ".join(lost)}: Keras looks for no layer in '
+      'lists of lists, of tuples or in dictionaries. Keep each layer in an '
+      'attribute or in a flat list.'
+    )
 
 
-def _input_spec(input_shape: Any, input_dtype: Any) -> Any:
-  """Returns the specs of batches; by name of several inputs."""
-  if not isinstance(input_shape, Mapping):
-    return tf.TensorSpec([None, *input_shape], tf.as_dtype(input_dtype))
-  return {
-    name: tf.TensorSpec([None, *shape], tf.as_dtype(input_dtype[name]))
-    for name, shape in input_shape.items()
-  }
+def _check_is_written_whole(model: tf.keras.Model, name: str) -> None:
+  """Raises if a file of the model's weights would lack some."""
+  with tempfile.TemporaryDirectory() as folder:
+    try:
+      save_weights(model, pathlib.Path(folder) / 'model.weights.h5')
+    except (TypeError, ValueError) as e:
+      raise ValueError(
+        f'`model` must have weights that Keras can write, found of {name}: {e}'
+      ) from e
 
 
-def _describe(inputs: Any) -> str:
-  if not isinstance(inputs, Mapping):
-    return f'{inputs.dtype.name}{list(inputs.shape[1:])}'
-  return 'a dictionary of ' + ', '.join(
-    f'{name} {_describe(spec)}' for name, spec in inputs.items()
-  )
-
-
-def _check_outputs(
-  given: Any, outputs: Output | Mapping[str, Output], name: str
+def _check_output(
+  given: object, output_shape: Sequence[int] | None, name: str
 ) -> None:
   """Raises unless a model gives what the loss takes, for 2 examples."""
-  if isinstance(outputs, Mapping):
-    if not isinstance(given, Mapping) or set(given) != set(outputs):
-      found = (
-        f'{", ".join(map(str, given))}'
-        if isinstance(given, Mapping)
-        else type(given).__name__
-      )
-      raise ValueError(
-        '`model` must give a dictionary of the outputs '
-        f'{", ".join(outputs)}, found {found} of {name}.'
-      )
-    for key, output in outputs.items():
-      _check_shape(given[key], output, f'{name}, output {key}')
-    return
   if isinstance(given, (list, tuple, dict)):
     raise ValueError(
-      f'`model` must have one output, found {len(given)} of {name}: of '
-      'several, the data have y_NAME for each.'
+      f'`model` must have one output, found {len(given)} of {name}. A '
+      '`TrainingProgram` trains models of several inputs or outputs.'
     )
-  _check_shape(given, outputs, name)
-
-
-def _check_shape(given: Any, output: Output, name: str) -> None:
-  found = list(getattr(given, 'shape', ()))
-  if output.shape is None:
-    if found[:1] != [2]:
-      raise ValueError(
-        '`model` must give an output for each example, found the shape '
-        f'{found} for 2 of {name}.'
-      )
-    return
-  expected = [2, *output.shape]
-  if found == expected:
-    return
-  kind = 'logits' if output.is_logits else 'numbers'
-  hint = ''
-  if output.shape == (*found[1:], 2):
-    # As many as labels in a row of 0 and 1.
-    hint = (
-      ' `y` has a row of labels, 0 or 1, for each example. If they say which '
-      'of several classes it has, give `loss` binary_crossentropy.'
-    )
-  elif output.is_logits and len(output.shape) > 1:
-    hint = ' `y` has a row of labels for each example.'
-  raise ValueError(
-    f'`model` must give {kind} {expected} for 2 examples, found {found} of '
-    f'{name}.{hint}'
-  )
-
-
-def _warn_of_bytes(model: tf.keras.Model, inputs: Any, name: str) -> None:
-  """Warns if a model of Keras's layers alone trains on numbers up to 255."""
-  layers = [x for x in model.submodules if isinstance(x, tf.keras.layers.Layer)]
-  if (
-    any(spec.dtype == tf.uint8 for spec in tf.nest.flatten(inputs))
-    and all(type(layer).__module__.startswith('keras') for layer in layers)
-    and not any(
-      isinstance(layer, _TAKES_BYTES) or 'OpLambda' in type(layer).__name__
-      for layer in layers
-    )
-    and type(model).__module__.startswith('keras')
-  ):
-    warnings.warn(
-      '`model` should scale bytes, which are 0 to 255, found that no layer of '
-      f'the model of {name} does: let it begin with '
-      '`tf.keras.layers.Rescaling(1 / 255)`.',
-      ModelWarning,
-      stacklevel=2,
+  found = list(given.shape)
+  expected = [2] if output_shape is None else [2, *output_shape]
+  if found[: 1 if output_shape is None else None] != expected:
+    raise ValueError(
+      f'`model` must give the shape {expected} for 2 examples, found {found} '
+      f'of {name}.'
     )
 
 
@@ -265,7 +193,9 @@ def _check_is_trained_by_tff(model: tf.keras.Model, name: str) -> None:
       )
 
 
-def _check_losses(model: tf.keras.Model, input_spec: Any, name: str) -> None:
+def _check_losses(
+  model: tf.keras.Model, input_spec: tf.TensorSpec, name: str
+) -> None:
   """Raises if the model adds losses that depend on its inputs."""
   # TFF calls the model in a graph of its own, out of which such losses do not
   # get; those of weights are computed anew when they are asked for.
@@ -281,31 +211,17 @@ def _check_losses(model: tf.keras.Model, input_spec: Any, name: str) -> None:
 
 
 def _check_gives_logits(
-  model: tf.keras.Model,
-  input_spec: Any,
-  outputs: Output | Mapping[str, Output],
-  name: str,
+  model: tf.keras.Model, input_spec: tf.TensorSpec, name: str
 ) -> None:
-  """Raises if the model gives probabilities for some inputs of all sizes."""
-  given = []
+  """Raises if the model gives probabilities for inputs of all sizes."""
+  outputs = []
   for inputs in _some_inputs(input_spec):
     try:
-      given.append(model(inputs, training=False))
+      outputs.append(model(inputs, training=False))
     except (tf.errors.OpError, ValueError, TypeError):
       continue  # It takes others, such as tokens of a vocabulary.
-  if not given:
+  if not outputs:
     return
-  if not isinstance(outputs, Mapping):
-    if outputs.is_logits:
-      _check_are_logits(given, name)
-    return
-  for key, output in outputs.items():
-    if output.is_logits:
-      _check_are_logits([each[key] for each in given], f'{name}, output {key}')
-
-
-def _check_are_logits(outputs: Sequence[tf.Tensor], name: str) -> None:
-  """Raises if all of a model's outputs are probabilities."""
   given = np.concatenate([tf.cast(x, tf.float64).numpy() for x in outputs])
   # Those of a softmax by hand overflow for large inputs.
   given = given[np.isfinite(given).reshape(len(given), -1).all(axis=1)]
@@ -324,24 +240,14 @@ def _check_are_logits(outputs: Sequence[tf.Tensor], name: str) -> None:
     )
 
 
-def _some_inputs(input_spec: Any) -> Iterator[Any]:
-  """Yields batches of all sizes; those of several inputs go together."""
+def _some_inputs(spec: tf.TensorSpec) -> Iterator[tf.Tensor]:
+  """Yields batches of all sizes."""
   rng = np.random.default_rng(0)
-  specs = tf.nest.flatten(input_spec)
-  is_floating = any(spec.dtype.is_floating for spec in specs)
-  for scale in _SCALES if is_floating else (0, 1):
-    yield tf.nest.pack_sequence_as(
-      input_spec, [_some_input(spec, scale, rng) for spec in specs]
-    )
-
-
-def _some_input(
-  spec: tf.TensorSpec, scale: float, rng: np.random.Generator
-) -> tf.Tensor:
   shape = [_NUM_EXAMPLES, *spec.shape[1:]]
   if spec.dtype.is_floating:
-    return tf.cast(scale * rng.normal(size=shape), spec.dtype)
-  if not scale:
-    return tf.zeros(shape, spec.dtype)
+    for scale in _SCALES:
+      yield tf.cast(scale * rng.normal(size=shape), spec.dtype)
+    return
+  yield tf.zeros(shape, spec.dtype)
   largest = 255 if spec.dtype == tf.uint8 else 1
-  return tf.cast(rng.integers(0, largest, shape, endpoint=True), spec.dtype)
+  yield tf.cast(rng.integers(0, largest, shape, endpoint=True), spec.dtype)

@@ -1,7 +1,7 @@
 """The model of a run: what clients train, and what is evaluated."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks import named_functions
-from tasks.data import features
+from tasks.config import Config
 from tasks.data.task import Task
 from tasks.models import (
   evaluation,
@@ -18,7 +18,7 @@ from tasks.models import (
   own_models,
   tff_model,
 )
-from tasks.models.objective import AS_GIVEN, NUMBERS
+from tasks.models.objective import Objective, is_of_numbers_alone
 from tff_clipping import learning
 from tff_clipping.programs.clients import client_store
 
@@ -30,23 +30,26 @@ class RunModel:
   Attributes:
     config: The settings.
     task: The data.
+    objective: What is minimised and measured.
     functions: What names of functions in `config` stand for, of the model,
       the loss and the metrics, where they are not to be loaded by name.
   """
 
-  config: Any
+  config: Config
   task: Task
+  objective: Objective
   functions: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def create_model(self, input_dtype: Any = None) -> tf.keras.Model:
     """Returns the Keras model, with its initial weights.
 
     Args:
-      input_dtype: The type of what the model is called with, by name of several
-        inputs; that of the data if not given.
+      input_dtype: The type of what the model is called with; that of the data
+        if not given.
     """
     return create_model(
       self.config,
+      self.objective,
       input_shape=self.task.input_shape,
       num_classes=self.task.num_classes,
       label_shape=self.task.label_shape,
@@ -64,14 +67,11 @@ class RunModel:
         those of the data if not given.
     """
     spec = element_spec or self.task.element_spec
-    dtypes = tf.nest.map_structure(lambda each: each.dtype, spec['x'])
     return tff_model.build_model_fn(
-      lambda: self.create_model(dtypes),
+      lambda: self.create_model(spec['x'].dtype),
       spec,
       loss=losses_and_metrics.create_loss(
-        self.config.objective.losses,
-        masked=self._masked_outputs,
-        functions=self._objective_functions,
+        self.objective, self.task, self._objective_functions
       ),
     )
 
@@ -81,21 +81,10 @@ class RunModel:
     Args:
       model_fn: The model.
     """
-    metrics = [
-      losses_and_metrics.TestMetric(
-        metric.name,
-        metric.output,
-        losses_and_metrics.create_metric(
-          metric.source,
-          is_masked=metric.output in self._masked_outputs,
-          functions=self._objective_functions,
-        ),
-      )
-      for metric in self.config.objective.metrics
-    ]
-    return evaluation.build_evaluation_fn(
-      model_fn, features.nest(self.task.test), metrics
+    metrics = losses_and_metrics.create_metrics(
+      self.objective, self.task, self._objective_functions
     )
+    return evaluation.build_evaluation_fn(model_fn, self.task.test, metrics)
 
   def create_client_model_fn(self, clients: Any):
     """Returns the `model_fn` of the clients' local steps."""
@@ -122,33 +111,20 @@ class RunModel:
     """
     if not named_functions.is_function_name(self.config.model):
       return store.preprocess(keras_models.scale_images)
-    if list(self.task.train) == [features.INPUT, features.OUTPUT]:
-      return store
-    return store.preprocess(features.nest)
+    return store
 
   @property
   def _objective_functions(self) -> dict[str, Any]:
     """The user's losses and metrics by their names."""
     return {
       name: named_functions.find(self.functions, setting, name)
-      for setting, name in self.config.objective.user_functions
+      for setting, name in self.objective.user_functions
     }
-
-  @property
-  def _masked_outputs(self) -> frozenset[str | None]:
-    """The outputs with rows of classes in which 0 is padding."""
-    task = self.task
-    return frozenset(
-      output
-      for output in task.outputs
-      if task.has_padding
-      and task.num_classes_of(output) is not None
-      and task.train[features.feature_of(features.OUTPUT, output)].ndim > 1
-    )
 
 
 def create_model(
-  config: Any,
+  config: Config,
+  objective: Objective,
   *,
   input_shape: Any,
   num_classes: Any,
@@ -158,11 +134,9 @@ def create_model(
 ) -> tf.keras.Model:
   """Returns the Keras model of a run, with its initial weights.
 
-  Each of these is as of `Task`: a dictionary by name of several inputs or
-  outputs.
-
   Args:
     config: The settings.
+    objective: What is minimised, which says what a model has to give.
     input_shape: Shape of one example's `x`.
     num_classes: Number of classes; tokens of a sequence task; `None` for
       numbers.
@@ -171,52 +145,35 @@ def create_model(
     functions: As of `RunModel`.
 
   Raises:
-    ValueError: If a model of ours is asked for several inputs or outputs, or a
-      user's does not fit.
+    ValueError: If a user's model does not fit.
   """
-  outputs = _outputs(config, num_classes, label_shape)
+  num_outputs = label_shape[-1] if num_classes is None else num_classes
   if not named_functions.is_function_name(config.model):
-    if isinstance(input_shape, Mapping) or isinstance(outputs, Mapping):
+    if config.model not in keras_models.MODELS:
       raise ValueError(
-        '`model` must be one of your own, FILE.py:function, for several inputs '
-        f'or outputs, found {config.model}.'
+        f'`model` must be one of {", ".join(keras_models.MODELS)}, '
+        f'module:function or FILE.py:function, found {config.model!r}.'
       )
     return keras_models.MODELS[config.model](
       tuple(input_shape),
-      outputs.size,
+      num_outputs,
       seed=config.model_seed,
       input_dtype=tf.as_dtype(input_dtype),
     )
+  loss = objective.loss
+  output_shape = (
+    tuple(label_shape) if num_classes is None else (*label_shape, num_classes)
+  )
+  is_own_loss = named_functions.is_function_name(loss)
   return own_models.create_own_model(
     named_functions.find(functions, 'model', config.model),
-    input_shape,
-    outputs=outputs,
+    tuple(input_shape),
+    num_outputs,
+    output_shape=None if is_own_loss else output_shape,
+    gives_logits=not is_own_loss and not is_of_numbers_alone(loss),
     seed=config.model_seed,
-    input_dtype=input_dtype,
+    input_dtype=tf.as_dtype(input_dtype),
   )
-
-
-def _outputs(
-  config: Any, num_classes: Any, label_shape: Any
-) -> own_models.Output | dict[str, own_models.Output]:
-  """Returns what a model has to give for the loss and the labels."""
-
-  def output_of(name: str | None, classes: int | None, shape: Sequence[int]):
-    labels = config.objective.labels_of(name)
-    size = shape[-1] if classes is None else classes
-    expected = tuple(shape) if classes is None else (*shape, classes)
-    return own_models.Output(
-      size,
-      None if labels == AS_GIVEN else expected,
-      is_logits=labels not in (AS_GIVEN, NUMBERS),
-    )
-
-  if not isinstance(label_shape, Mapping):
-    return output_of(None, num_classes, label_shape)
-  return {
-    name: output_of(name, num_classes[name], shape)
-    for name, shape in label_shape.items()
-  }
 
 
 def count_parameters(model_fn: Callable[[], Any]) -> int:

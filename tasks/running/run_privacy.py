@@ -2,17 +2,21 @@
 
 import contextlib
 import dataclasses
+import pathlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from tasks.algorithms.experiment import ExperimentConfig
+from tasks import algorithms
+from tasks.config import Config
 from tasks.data.task import Task
-from tasks.running.run_folder import RunFolder
+from tasks.running.clipping_norm import Source
+from tasks.running.folder import RunFolder
 from tff_clipping import privacy, storage_errors
+from tff_clipping.privacy.accounting import rounding
+from tff_clipping.privacy.ledger import spending
 from tff_clipping.privacy.plans import words
 from tff_clipping.programs.checks import records
-from tff_clipping.programs.training import private_rounds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,137 +28,154 @@ class RunPrivacy:
     folder: Its folder.
     plan: Its plan; `None` for a run without.
     caveats: Why the guarantee of the plan does not hold as it was run.
+    source: Where c comes from; `None` if it was given, or there is none.
   """
 
-  config: ExperimentConfig
+  config: Config
   folder: RunFolder
   plan: privacy.BasePlan | None
   caveats: tuple[str, ...]
+  source: Source | None = None
 
-  def of_process(self, process: Any) -> 'RunPrivacy':
-    """Returns the same, which says so if nobody has checked the process."""
-    if self.plan is None or records.has_record(process):
-      return self
-    return dataclasses.replace(self, caveats=(*self.caveats, records.UNCHECKED))
-
-  def announce(self) -> None:
-    """Says what a private run will promise; nothing where nobody looks."""
-    if self.plan is not None and sys.stderr.isatty():
-      described = privacy.describe_plan(self.plan, self.caveats)
-      print(f'{self.config.algorithm}: {described}', file=sys.stderr)
-      print(
-        'The outcome of each round is saved; --rounds_per_checkpoint has no '
-        'effect.',
-        file=sys.stderr,
-      )
-      tightest = self._describe_tightest()
-      if tightest:
-        print(tightest, file=sys.stderr)
-
-  def open_ledger(self) -> contextlib.AbstractContextManager:
-    """Opens the ledger, in a body; `None` there for a run without a plan.
+  @contextlib.contextmanager
+  def open_ledger(self) -> Iterator[privacy.PrivacyLedger | None]:
+    """Opens the ledger, and writes privacy.json at its start and its end.
 
     Raises:
-      StorageError: If it cannot be written, or is damaged.
+      StorageError: If one cannot be written, or the ledger is damaged.
     """
     if self.plan is None:
-      return contextlib.nullcontext()
-    with _reading_ledger(), storage_errors.writing('The ledger'):
-      return privacy.PrivacyLedger(
+      yield None
+      return
+    with reading_ledger(), storage_errors.writing('The ledger'):
+      opened = privacy.PrivacyLedger(
         self.folder.ledger, self.plan, caveats=self.caveats
       )
+    with opened as ledger:
+      self._write(ledger)
+      self._announce()
+      try:
+        yield ledger
+      except BaseException:
+        # The caveats of its rounds; what went wrong comes first.
+        with contextlib.suppress(OSError):
+          self._write(ledger)
+        raise
+      self._write(ledger)
 
-  def write(self, ledger: privacy.PrivacyLedger | None) -> None:
+  def describe(self, ledger: privacy.PrivacyLedger | None) -> list[str]:
+    """Returns what was charged, and what takes the guarantee away."""
+    if self.config.noise_clients_per_round is not None:
+      return [
+        'No guarantee: a simulation of the noise that '
+        f'{self.config.noise_clients_per_round} clients a round would have.'
+      ]
+    if ledger is None:
+      return []
+    said = []
+    if ledger.num_releases:
+      charged = words.state_guarantee(
+        ledger.actual_epsilon,
+        ledger.plan.target_delta,
+        ledger.plan.actual_relation,
+      )
+      said.append(f'Charged: {charged}.')
+    said += self._describe_paper()
+    said += self._describe_source()
+    if ledger.caveats:
+      said.append(words.state_caveats(ledger.caveats))
+    return said
+
+  def _announce(self) -> None:
+    """Says what a private run will promise; nothing where nobody looks."""
+    if not sys.stderr.isatty():
+      return
+    for line in (
+      f'{self.config.algorithm}: '
+      f'{privacy.describe_plan(self.plan, self.caveats)}',
+      'The outcome of each round is saved; --rounds_per_checkpoint has no '
+      'effect.',
+      self._describe_tightest(),
+    ):
+      if line:
+        print(line, file=sys.stderr)
+
+  def _write(self, ledger: privacy.PrivacyLedger) -> None:
     """Writes privacy.json, with all caveats that the ledger has."""
-    if ledger is not None:
-      content = {
-        **privacy.plan_to_json(self.plan, ledger.caveats),
-        'aggregation': self._describe_aggregation(ledger.caveats),
-      }
-      if self._describe_tightest():
-        content['tightest_epsilon'] = self.plan.tightest_epsilon
-      self.folder.write_json(self.folder.privacy, content)
-
-  def _describe_aggregation(self, caveats: Sequence[str]) -> str:
-    """Returns what clips and adds noise, and whether that was checked."""
-    described = self.config.builder.describe()
-    if self.config.aggregator is None:
-      return described
-    is_checked = records.UNCHECKED not in caveats
-    return f'{described} This was {"" if is_checked else "not "}checked.'
+    aggregation = algorithms.describe_aggregation(self.config)
+    if self.config.aggregator is not None:
+      is_checked = records.UNCHECKED not in ledger.caveats
+      aggregation += f' This was {"" if is_checked else "not "}checked.'
+    content = {
+      **privacy.plan_to_json(self.plan, ledger.caveats),
+      'aggregation': aggregation,
+    }
+    if self._describe_tightest():
+      content['tightest_epsilon'] = self.plan.tightest_epsilon
+    if self.config.sampling == 'paper':
+      content['paper_epsilon'] = self._paper_epsilon
+    if self._describe_source():
+      content['with_clipping_norm'] = self._describe_source()[0]
+    self.folder.write_json(self.folder.privacy, content)
 
   def _describe_tightest(self) -> str:
     """Returns that a tighter accountant charges less; '' if none is proved."""
+    # Of noise in integers none is, and nobody knows the noise of a user's own.
     if (
-      self.plan is None
-      or not self.config.builder.noise_is_continuous
-      # Nobody knows of what kind its noise is.
+      self.config.aggregation == 'distributed'
       or self.config.aggregator is not None
     ):
       return ''
     return words.describe_tightest(self.plan)
 
-  def describe_charged(self, ledger: privacy.PrivacyLedger | None) -> list[str]:
-    """Returns what was charged, in a sentence, if anything was."""
-    if ledger is None or not ledger.num_releases:
+  @property
+  def _paper_epsilon(self) -> float:
+    """The figure of the paper, which charges fixed cohorts as Poisson's."""
+    return algorithms.paper_plan(self.config, self.plan.num_clients).epsilon
+
+  def _describe_paper(self) -> list[str]:
+    if self.config.sampling != 'paper':
       return []
-    charged = words.state_guarantee(
-      ledger.actual_epsilon,
-      ledger.plan.target_delta,
-      ledger.plan.actual_relation,
+    return [
+      f"The paper's epsilon, {rounding.format_up(self._paper_epsilon)}, is "
+      'that of Poisson samples, and does not hold for cohorts of a fixed size.'
+    ]
+
+  def _describe_source(self) -> list[str]:
+    """Returns what the run that gave c has cost, and both together."""
+    if self.source is None or self.source.ledger is None:
+      return []
+    ledger = privacy.read_ledger(self.source.ledger)
+    spent = rounding.format_up(ledger.epsilon)
+    together = spending.describe_ledgers(
+      [pathlib.Path(self.source.ledger), self.folder.ledger]
     )
-    return [f'Charged: {charged}.']
-
-  def describe_caveats(self, ledger: privacy.PrivacyLedger | None) -> list[str]:
-    """Returns what takes the guarantee away, in a sentence if at all."""
-    # Those of the run's first start are among the ledger's.
-    caveats = self.caveats if ledger is None else ledger.caveats
-    return [words.state_caveats(caveats)] if caveats else []
-
-
-def find_plan(
-  config: ExperimentConfig, num_clients: int, folder: RunFolder
-) -> privacy.BasePlan | None:
-  """Returns the plan of a run, which is in its ledger if it goes on.
-
-  Args:
-    config: The settings.
-    num_clients: The clients of its data.
-    folder: The folder of the run.
-
-  Raises:
-    StorageError: If the ledger is damaged.
-    ValueError: If no plan is possible, or that in the ledger is another.
-  """
-  with _reading_ledger():
-    return config.builder.find_plan(num_clients, folder.ledger)
+    return [
+      f'The clipping norm comes from {self.source.ledger}: epsilon {spent} of '
+      f'it is spent too. {together}'.rstrip()
+    ]
 
 
 def find_caveats(
-  asked: ExperimentConfig,
-  task: Task,
-  clipping_norm_source: str | None,
+  asked: Config, task: Task, exact_norm: str | None
 ) -> tuple[str, ...]:
   """Returns what takes the plan's guarantee from a run.
 
   Args:
     asked: The settings as they were given: a seed in them is known to whoever
-      gave it. One that the run draws itself (`RunFolder.draw_seeds`) is not
-      in them.
+      gave it. One that the run draws itself is not in them.
     task: The data.
-    clipping_norm_source: From what data of the clients the clipping norm comes;
-      `None` if it was given.
+    exact_norm: From what exact figure of the clients c comes; `None` if from
+      none.
 
   Returns:
-    Main clauses, for `PrivacyPlan.describe`; none for a run that is not
-    private.
+    Main clauses; none for a run that is not private.
   """
-  if not asked.is_private:
+  if not algorithms.is_private(asked):
     return ()
   reasons = {
-    private_rounds.GIVEN_NOISE: asked.noise_seed is not None,
     'the seed of the cohorts was given, and sampling hides no client from '
-    'whoever knows it': asked.rests_on_secret_cohorts
+    'whoever knows it': asked.sampling != 'min_separation'
     and asked.sampling_seed is not None,
     "the run's files hold exact figures of the clients": (
       asked.simulation_diagnostics
@@ -162,7 +183,7 @@ def find_caveats(
     'the run was audited: canaries are among its clients, and its files say '
     'which of them took part': asked.audit_canaries is not None,
     "the clipping norm is an exact figure of the clients' data": (
-      clipping_norm_source is not None
+      exact_norm is not None
     ),
     'the test set has examples of the clients, and what the model does on it '
     'is measured exactly': task.test_is_of_clients,
@@ -172,8 +193,15 @@ def find_caveats(
   return tuple(reason for reason, applies in reasons.items() if applies)
 
 
+def add_unchecked(caveats: tuple[str, ...], process: Any) -> tuple[str, ...]:
+  """Returns the caveats, and that nobody has checked the process, if so."""
+  if records.has_record(process):
+    return caveats
+  return (*caveats, records.UNCHECKED)
+
+
 @contextlib.contextmanager
-def _reading_ledger() -> Iterator[None]:
+def reading_ledger() -> Iterator[None]:
   """Says of a damaged ledger that it is a file, and not a setting."""
   try:
     yield

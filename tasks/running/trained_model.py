@@ -19,9 +19,9 @@ from collections.abc import Callable
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks.models import run_models
-from tasks.running.run_folder import RunFolder
-from tasks.running.user_parts import UserParts
+from tasks import named_functions
+from tasks.models import objective, own_models, run_models
+from tasks.running.folder import RunFolder
 from tff_clipping import atomic_files, storage_errors
 
 
@@ -51,20 +51,22 @@ def load(
       f'`run_dir` must be a run that has ended, found no {folder.model}.'
     )
   data = folder.read_description()['task']
-  try:
-    user = UserParts(create_model=create_model).with_named(config, ['model'])
-  except ValueError as e:
-    raise ValueError(
-      f'{e} The run in {folder.path} has it from the folder that it was '
-      'started in: go there, or give `create_model`.'
-    ) from e
+  if create_model is None and named_functions.is_function_name(config.model):
+    try:
+      create_model = named_functions.load_function('model', config.model)
+    except ValueError as e:
+      raise ValueError(
+        f'{e} The run in {folder.path} has it from the folder that it was '
+        'started in: go there, or give `create_model`.'
+      ) from e
   model = run_models.create_model(
     config,
+    objective.create_objective(config),
     input_shape=data['input_shape'],
     num_classes=data['num_classes'],
     label_shape=data['label_shape'],
     input_dtype=data['input_dtype'],
-    functions={config.model: user.create_model},
+    functions={config.model: create_model},
   )
   try:
     model.load_weights(folder.model)
@@ -98,5 +100,5 @@ def write(
   ):
     # Keras tells its format by the end of the name.
     written = new.with_name(f'.new.{path.name}')
-    model.save_weights(written)
+    own_models.save_weights(model, written)
     os.replace(written, new)

@@ -91,7 +91,7 @@ def write_run(
   """
   directory.mkdir(parents=True)
   flags = {
-    'task': 'emnist_digits',
+    'task': 'emnist.npz',
     'partition': 'label_skew',
     'model': model,
     'algorithm': algorithm,
@@ -110,7 +110,7 @@ def write_run(
     'run': name,
     'experiment': flags | experiment,
     'task': {
-      'name': 'emnist_digits',
+      'name': 'emnist.npz',
       'num_clients': 1920,
       'partition': partition_summary,
     },

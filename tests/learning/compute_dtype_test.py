@@ -1,4 +1,4 @@
-"""Tests of tff_clipping.learning.compute_dtype."""
+"""Local steps in bfloat16 have weights and updates in float32."""
 
 import collections
 

@@ -1,4 +1,4 @@
-"""Tests of `build_fed_avg`, against NumPy and against its own promises."""
+"""FedAvg is Algorithm 1 in NumPy, and keeps its promises at the edges."""
 
 import collections
 
@@ -215,15 +215,11 @@ def test_dp_fed_avg_without_noise_divides_by_the_public_cohort_size(store):
   _assert_same_models(weights, expected)
 
 
-def test_an_empty_cohort_of_fed_avg_changes_nothing(process):
-  weights, _ = _run(process, [()])
+def test_an_empty_cohort_changes_nothing(process):
+  weights, metrics = _run(process, [()])
   for before, after in zip(*weights, strict=True):
     np.testing.assert_array_equal(before, after)
-
-
-def test_the_mean_of_an_empty_cohort_is_finite(process):
-  output = process.next(process.initialize(), [])
-  assert not output.metrics['finalizer']['update_non_finite']
+  assert not metrics['finalizer']['update_non_finite']
 
 
 @pytest.mark.slow
@@ -293,15 +289,12 @@ def test_update_measurements_are_norms_and_angles_in_cohort_order(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('clips_models', [False, True])
 @pytest.mark.parametrize(
-  'dtypes',
+  ('dtypes', 'clips_models'),
   [
-    ('float64', 'float64'),
-    ('float16', 'float16'),
-    ('bfloat16', 'bfloat16'),
-    ('float32', 'float64'),
-    ('mixed_float16', 'float32'),
+    (('bfloat16', 'bfloat16'), True),
+    (('float32', 'float64'), False),
+    (('mixed_float16', 'float32'), False),
   ],
 )
 def test_updates_of_any_types_are_measured(store, dtypes, clips_models):
@@ -366,7 +359,6 @@ def _failing_at(place):
 @pytest.mark.parametrize(
   ('create_dataset', 'words'),
   [
-    (lambda: _failing_at(0), 'Condition x < y did not hold'),
     (lambda: _failing_at(11), 'Condition x < y did not hold'),
     (lambda: _failing_at(2000), 'Condition x < y did not hold'),
     (
@@ -394,41 +386,24 @@ def test_a_data_set_of_many_examples_is_read_whole():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  'value',
-  [np.nan, np.inf, 1e30],
-)
-@pytest.mark.parametrize(
-  'aggregator',
-  [
-    aggregators.difference_clipping_factory(
-      1.0,
-      aggregators.fixed_denominator_mean_factory(
-        2.0, aggregators.gaussian_noise_factory(1.0)
-      ),
-    ),
-    aggregators.dp_mean_factory(
-      clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2.0
-    ),
-  ],
-)
-def test_a_client_that_diverged_is_not_seen_in_a_private_model(
-  aggregator, value
-):
+def test_a_client_that_diverged_is_not_seen_in_a_private_model():
   process = learning.build_fed_avg(
     _model_fn,
     local_steps=1,
     batch_size=1,
     client_learning_rate=1.0,
-    model_aggregator=aggregator,
+    model_aggregator=aggregators.dp_mean_factory(
+      clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2.0
+    ),
   )
-  client = [
-    tf.data.Dataset.from_tensors((tf.fill([5], x), 0)) for x in (value, 1.0)
-  ]
-  output = process.next(process.initialize(), client)
-  weights = process.get_model_weights(output.state)
-  assert all(np.all(np.isfinite(leaf)) for leaf in weights.trainable)
-  assert output.metrics['finalizer']['update_non_finite'] == 0
+  for value in (np.nan, np.inf, 1e30):
+    clients = [
+      tf.data.Dataset.from_tensors((tf.fill([5], x), 0)) for x in (value, 1.0)
+    ]
+    output = process.next(process.initialize(), clients)
+    weights = process.get_model_weights(output.state)
+    assert all(np.all(np.isfinite(leaf)) for leaf in weights.trainable)
+    assert output.metrics['finalizer']['update_non_finite'] == 0
 
 
 def test_a_client_without_examples_sends_zeros(measured_process):
@@ -511,39 +486,7 @@ def test_bad_arguments_raise_when_the_process_is_built(
     _build(store, **kwargs)
 
 
-def test_a_keras_model_is_no_function_that_makes_models():
-  model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(5,))])
-  with pytest.raises(TypeError, match='`model_fn` must be a function that ret'):
-    learning.build_fed_avg(
-      model, local_steps=1, batch_size=1, client_learning_rate=0.1
-    )
-
-
-@pytest.mark.parametrize(
-  'build',
-  [
-    lambda model: learning.build_fed_avg(
-      model, local_steps=1, batch_size=1, client_learning_rate=0.1
-    ),
-    lambda model: learning.with_compute_dtype(model, 'bfloat16'),
-  ],
-)
-def test_a_functional_model_is_refused_with_what_makes_a_function_of_it(build):
-  keras_model = tf.keras.Sequential(
-    [tf.keras.layers.Dense(3, input_shape=(5,))]
-  )
-  model = tff.learning.models.functional_model_from_keras(
-    keras_model,
-    tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    (tf.TensorSpec([None, 5]), tf.TensorSpec([None], tf.int64)),
-  )
-  with pytest.raises(TypeError, match='lambda: .*model_from_functional'):
-    build(model)
-
-
-def test_the_servers_rate_can_be_changed_between_rounds(
-  store, measured_process
-):
+def test_the_servers_rate_can_be_changed_between_rounds(measured_process):
   process = measured_process
   state = process.initialize()
   assert process.get_hparams(state) == {'finalizer': {'learning_rate': 1.0}}
@@ -552,21 +495,17 @@ def test_the_servers_rate_can_be_changed_between_rounds(
   )
   changed = process.set_hparams(state, half)
   assert process.get_hparams(changed) == half
-  steps = []
-  for begun in (state, changed):
-    after = process.next(begun, list(store.client_ids[:2])).state
-    steps.append(
-      [
-        new - old
-        for new, old in zip(
-          process.get_model_weights(after).trainable,
-          process.get_model_weights(begun).trainable,
-          strict=True,
-        )
-      ]
-    )
-  for whole, halved in zip(*steps, strict=True):
-    np.testing.assert_allclose(halved, 0.5 * whole, rtol=1e-4, atol=1e-6)
+  before = process.get_model_weights(state).trainable[0]
+  whole, halved = (
+    process.get_model_weights(process.next(each, ['00000', '00003']).state)
+    for each in (state, changed)
+  )
+  np.testing.assert_allclose(
+    halved.trainable[0] - before,
+    0.5 * (whole.trainable[0] - before),
+    rtol=1e-4,
+    atol=1e-6,
+  )
 
 
 @pytest.mark.parametrize(
@@ -574,8 +513,6 @@ def test_the_servers_rate_can_be_changed_between_rounds(
   [
     (('text', 'next'), True),
     (('target', 'x'), False),
-    pytest.param(('target', 'x'), True, marks=pytest.mark.slow),
-    pytest.param(('text', 'next'), False, marks=pytest.mark.slow),
   ],
 )
 def test_features_are_told_by_name(tmp_path, names, is_pair):
@@ -604,48 +541,63 @@ def test_features_are_told_by_name(tmp_path, names, is_pair):
   learning.build_fed_avg(model_fn, client_store=renamed, **settings)
 
 
-def test_keras_model_from_outside_is_refused():
-  inputs = tf.keras.Input((5,))
-  keras_model = tf.keras.Model(inputs, tf.keras.layers.Dense(3)(inputs))
+def _keras_model(shape=(5,), **inputs):
+  features = tf.keras.Input(shape, **inputs)
+  hidden = features
+  if shape == (None,):
+    hidden = tf.keras.layers.Embedding(5, 2)(features)
+    hidden = tf.keras.layers.GlobalAveragePooling1D()(hidden)
+  return tf.keras.Model(features, tf.keras.layers.Dense(3)(hidden))
 
-  def model_fn():
-    return tff.learning.models.from_keras_model(
-      keras_model,
-      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-      input_spec=(tf.TensorSpec([None, 5]), tf.TensorSpec([None], tf.int32)),
-    )
 
-  with pytest.raises(ValueError, match='`model_fn` must make its variables'):
-    learning.build_fed_avg(
-      model_fn, local_steps=1, batch_size=2, client_learning_rate=0.1
-    )
+def _of_many_shapes(spec, **inputs):
+  return lambda: tff.learning.models.from_keras_model(
+    _keras_model((None,), dtype=tf.int32, **inputs),
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    input_spec=(spec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)),
+  )
+
+
+def _functional():
+  return tff.learning.models.functional_model_from_keras(
+    _keras_model(),
+    tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    (tf.TensorSpec([None, 5]), tf.TensorSpec([None], tf.int64)),
+  )
+
+
+def _from_outside():
+  keras_model = _keras_model()
+  return lambda: tff.learning.models.from_keras_model(
+    keras_model,
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    input_spec=(tf.TensorSpec([None, 5]), tf.TensorSpec([None], tf.int32)),
+  )
 
 
 @pytest.mark.parametrize(
-  ('is_ragged', 'advice'),
+  ('create', 'error', 'message'),
   [
-    (False, "pad them, or take TFF's `build_unweighted_fed_avg`"),
-    (True, "pad them, .* TFF's own processes take no ragged tensors either"),
+    (_keras_model, TypeError, '`model_fn` must be a function that returns'),
+    (lambda: _keras_model, TypeError, 'wrap a Keras model with'),
+    (_functional, TypeError, 'lambda: .*model_from_functional'),
+    (_from_outside, ValueError, '`model_fn` must make its variables'),
+    (
+      lambda: _of_many_shapes(tf.TensorSpec),
+      ValueError,
+      "examples of a fixed shape.*pad them, or take TFF's `build_unweighted_fe",
+    ),
+    (
+      lambda: _of_many_shapes(tf.RaggedTensorSpec, ragged=True),
+      ValueError,
+      "fixed shape.*pad them, .* TFF's own processes take no ragged tensors",
+    ),
   ],
 )
-def test_examples_of_many_shapes_are_refused(is_ragged, advice):
-  def model_fn():
-    spec = tf.RaggedTensorSpec if is_ragged else tf.TensorSpec
-    inputs = tf.keras.Input((None,), dtype=tf.int32, ragged=is_ragged)
-    hidden = tf.keras.layers.Embedding(5, 2)(inputs)
-    pooled = tf.keras.layers.GlobalAveragePooling1D()(hidden)
-    return tff.learning.models.from_keras_model(
-      tf.keras.Model(inputs, tf.keras.layers.Dense(3)(pooled)),
-      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-      input_spec=(
-        spec([None, None], tf.int32),
-        tf.TensorSpec([None], tf.int32),
-      ),
-    )
-
-  with pytest.raises(ValueError, match=f'examples of a fixed shape.*{advice}'):
+def test_models_that_cannot_be_averaged_are_refused(create, error, message):
+  with pytest.raises(error, match=message):
     learning.build_fed_avg(
-      model_fn, local_steps=1, batch_size=2, client_learning_rate=0.1
+      create(), local_steps=1, batch_size=2, client_learning_rate=0.1
     )
 
 

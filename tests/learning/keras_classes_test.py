@@ -64,8 +64,14 @@ def _use(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('builder', ['fed_avg', 'model_clipping'])
-@pytest.mark.parametrize('keras_model', [_functional, _sequential, _Subclassed])
+@pytest.mark.parametrize(
+  ('builder', 'keras_model'),
+  [
+    ('fed_avg', _functional),
+    ('model_clipping', _sequential),
+    ('fed_avg', _Subclassed),
+  ],
+)
 def test_models_made_before_a_process_can_be_used_after_it(
   builder, keras_model
 ):

@@ -252,44 +252,33 @@ def test_keys_differ_between_steps_and_clients_and_repeat():
   assert np.linalg.norm(other - one) > 0.01
 
 
-class _WithUnused(tff.learning.models.VariableModel):
-  """A model whose loss does not need one of its variables."""
+class _Unused(tf.keras.layers.Layer):
+  """Has a variable that the loss does not need."""
 
-  def __init__(self):
-    self._weights = tf.Variable(tf.zeros([2]))
-    self._unused = tf.Variable(tf.zeros([3]))
+  def build(self, input_shape):
+    self.kernel = self.add_weight('kernel', [3], initializer='zeros')
 
-  trainable_variables = property(lambda self: [self._weights, self._unused])
-  non_trainable_variables = property(lambda self: [])
-  local_variables = property(lambda self: [])
-  input_spec = property(lambda self: tf.TensorSpec([None, 2]))
-
-  def forward_pass(self, batch_input, training=True):
-    loss = -tf.reduce_mean(tf.linalg.matvec(batch_input, self._weights))
-    return tff.learning.models.BatchOutput(loss=loss)
-
-  def predict_on_batch(self, batch_input, training=True):
-    raise NotImplementedError
-
-  def report_local_unfinalized_metrics(self):
-    return {}
-
-  def metric_finalizers(self):
-    return {}
-
-  def reset_metrics(self):
-    pass
+  def call(self, inputs):
+    return inputs
 
 
 @pytest.mark.parametrize('step', [steps.Sgd(), steps.Momentum()])
 def test_a_variable_that_the_loss_does_not_need_stays(step):
+  def model_fn():
+    inputs = tf.keras.Input((2,))
+    outputs = tf.keras.layers.Dense(1, use_bias=False)(_Unused()(inputs))
+    return tff.learning.models.from_keras_model(
+      tf.keras.Model(inputs, outputs),
+      loss=tf.keras.losses.MeanSquaredError(),
+      input_spec=(tf.TensorSpec([None, 2]), tf.TensorSpec([None, 1])),
+    )
+
   update = one_client.train(
-    _WithUnused,
-    np.ones([3, 2], np.float32),
-    [np.zeros(2), np.array([1.0, -2.0, 0.5])],
+    model_fn,
+    (np.ones([3, 2], np.float32), np.ones([3, 1], np.float32)),
+    [np.array([1.0, -2.0, 0.5]), np.zeros([2, 1])],
     step,
     local_steps=2,
-    rate=0.1,
   )
-  assert update[0].all()
-  assert not update[1].any()
+  assert not update[0].any()
+  assert update[1].all()

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -438,7 +439,5 @@ def test_an_aggregate_that_is_not_finite_changes_nothing(store, scaffold):
 def test_fed_pd_rests_at_the_optimum_where_fed_avg_does_not(capsys):
   fed_pd.main()
   # Those of docs/theory.md, "Table 1, extended": Q = 10 and no clip.
-  assert capsys.readouterr().out.splitlines() == [
-    'FedAvg rests at 0.366',
-    'FedPD rests at 0.000',
-  ]
+  rests = re.findall(r'rests at (.*)', capsys.readouterr().out)
+  np.testing.assert_allclose([float(x) for x in rests], [0.366, 0], atol=1e-3)

@@ -1,4 +1,4 @@
-"""Tests of models with variables that training leaves as they are."""
+"""Frozen layers stay as they are; a model that would change them is refused."""
 
 import collections
 import functools
@@ -133,38 +133,6 @@ def test_nothing_of_the_frozen_layers_is_aggregated(store):
   weights = process.get_model_weights(output.state)
   np.testing.assert_array_equal(weights.non_trainable[0], np.ones([3, 2]))
   assert np.abs(weights.trainable[0] - 1.0).max() > 1e-3
-
-
-@pytest.mark.slow
-def test_an_adapter_is_trained_alone(store):
-  class LowRank(tf.keras.layers.Layer):
-    """x (W + A B), of which W and A are frozen."""
-
-    def build(self, input_shape):
-      size = input_shape[-1]
-      self.w = self.add_weight(
-        'w', [size, 1], initializer='ones', trainable=False
-      )
-      self.a = self.add_weight(
-        'a', [size, 2], initializer='ones', trainable=False
-      )
-      self.b = self.add_weight('b', [2, 1], initializer='zeros')
-
-    def call(self, inputs):
-      return tf.matmul(inputs, self.w + tf.matmul(self.a, self.b))
-
-  process = learning.build_fed_avg(
-    _keras_model_fn(lambda: [LowRank()]), client_store=store, **_SETTINGS
-  )
-  state = process.initialize()
-  state = process.next(state, list(store.client_ids)).state
-  weights = process.get_model_weights(state)
-  (b,) = weights.trainable
-  assert b.all()
-  # The columns of A are equal, and so are the gradients of the rows of B.
-  np.testing.assert_array_equal(b[0], b[1])
-  for value in weights.non_trainable:
-    np.testing.assert_array_equal(value, np.ones_like(value))
 
 
 class _Counts(tf.keras.layers.Layer):

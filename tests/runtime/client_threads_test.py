@@ -1,5 +1,6 @@
 """Tests of tff_clipping.runtime.client_threads."""
 
+import concurrent.futures
 import gc
 import threading
 import time
@@ -15,8 +16,8 @@ class _Failed(RuntimeError):
   pass
 
 
-def _run(num_threads, work, num_clients, combine=lambda *_: None, **kwargs):
-  ClientThreads(num_threads).run(work, combine, range(num_clients), **kwargs)
+def _run(num_threads, work, num_clients, combine=lambda *_: None):
+  ClientThreads(num_threads).run(work, combine, num_clients)
 
 
 @pytest.mark.parametrize('num_threads', [1, 2, 7])
@@ -36,9 +37,8 @@ def test_results_are_combined_in_order_one_at_a_time(num_threads):
     combined.append(position)
     at_once.release()
 
-  positions = list(rng.permutation(60))
-  ClientThreads(num_threads).run(work, combine, positions)
-  assert combined == positions
+  _run(num_threads, work, 60, combine)
+  assert combined == list(range(60))
 
 
 def test_clients_work_at_the_same_time_and_no_more_than_there_are_threads():
@@ -130,13 +130,13 @@ def test_nothing_is_kept_of_a_run_that_failed():
   kept = []
   threads = ClientThreads(2)
   with pytest.raises(_Failed):
-    threads.run(work, lambda *_: None, range(10))
+    threads.run(work, lambda *_: None, 10)
   gc.collect()
   assert len(kept) >= 3
   assert all(ref() is None for ref in kept)
 
 
-def test_no_client_starts_once_the_caller_is_interrupted():
+def test_no_client_starts_once_the_caller_is_interrupted(monkeypatch):
   started, finished, combined = [], [], []
 
   def work(position):
@@ -144,17 +144,17 @@ def test_no_client_starts_once_the_caller_is_interrupted():
     time.sleep(0.02)
     finished.append(position)
 
-  def interrupt():
-    raise KeyboardInterrupt
+  wait, interrupts = concurrent.futures.wait, [KeyboardInterrupt]
 
+  def wait_or_interrupt(futures):
+    if interrupts:
+      raise interrupts.pop()
+    return wait(futures)
+
+  monkeypatch.setattr(concurrent.futures, 'wait', wait_or_interrupt)
   threads = ClientThreads(2)
   with pytest.raises(KeyboardInterrupt):
-    threads.run(
-      work,
-      lambda position, _: combined.append(position),
-      range(100),
-      when_submitted=interrupt,
-    )
+    threads.run(work, lambda position, _: combined.append(position), 100)
   # Those at work have finished.
   assert len(started) <= 2
   assert sorted(started) == sorted(finished)
@@ -165,33 +165,6 @@ def test_no_client_starts_once_the_caller_is_interrupted():
   threads.run(
     lambda position: position,
     lambda position, _: combined.append(position),
-    range(5),
+    5,
   )
   assert combined == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize('num_clients', [0, 1, 9])
-def test_what_is_submitted_then_is_done_by_a_thread_without_a_client(
-  num_clients,
-):
-  threads = ClientThreads(2)
-  working, futures = set(), []
-  is_submitted = threading.Event()
-
-  def submit():
-    futures.append(threads.submit(lambda: len(working)))
-    is_submitted.set()
-
-  def work(position):
-    working.add(position)
-    if position == num_clients - 1:
-      # It does not wait for the last client.
-      assert is_submitted.wait(30)
-      futures[0].result(30)
-    else:
-      time.sleep(0.005)
-      working.remove(position)
-
-  threads.run(work, lambda *_: None, range(num_clients), when_submitted=submit)
-  # Nor does it begin while another client could.
-  assert futures[0].result(30) <= 1

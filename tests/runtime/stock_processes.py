@@ -20,6 +20,7 @@ import tree
 
 from tests import noise_strategies
 from tff_clipping import aggregators, runtime
+from tff_clipping.runtime.map_reduce import MapReduceRound
 
 
 def main(context: str, path: str) -> None:
@@ -39,6 +40,9 @@ def main(context: str, path: str) -> None:
         state = output.state
         outputs.append(output)
       results[name] = _describe(outputs)
+      if context == 'in_process':
+        current = tff.framework.get_context_stack().current
+        assert isinstance(current.compile(process.next), MapReduceRound), name
     results['evaluation'] = _describe(_evaluate())
     results['noise'] = _describe(_draw_noise())
   finally:

@@ -46,4 +46,4 @@ def test_a_client_is_not_named_by_bytes_of_its_data_set():
   dataset = tf.data.Dataset.range(3)
   graph = tensorflow_computation.portable(dataset)
   for leaf in (dataset, graph):
-    assert in_process._description([np.int32(7), leaf]) == '7, a data set'
+    assert in_process._describe([np.int32(7), leaf]) == '7, a data set'

@@ -22,13 +22,6 @@ _FLAGS = dict(
   batch_size=8,
   client_learning_rate=0.1,
 )
-_PRIVATE = dict(
-  algorithm='dp_fed_avg',
-  clipping_norm=1.0,
-  target_epsilon=8.0,
-  target_delta=1e-2,
-  sampling='poisson',
-)
 
 
 def _train(folder: pathlib.Path, model: str, **flags) -> train_command.Ended:
@@ -142,6 +135,7 @@ def test_an_lstm_is_judged_by_its_perplexity(tmp_path):
     x_test=x[320:],
     y_test=y[320:],
     num_classes=6,
+    has_padding=True,
   )
   ended = _train(
     tmp_path,
@@ -170,110 +164,20 @@ def test_an_lstm_is_judged_by_its_perplexity(tmp_path):
   )
 
 
-_TWO_INPUTS = """
-def create_model(input_shape, num_outputs):
-  inputs = {
-    name: tf.keras.Input(shape, name=name)
-    for name, shape in input_shape.items()
-  }
-  image = tf.keras.layers.Flatten()(inputs['image'])
-  both = tf.keras.layers.Concatenate()([image, inputs['age']])
-  return tf.keras.Model(inputs, tf.keras.layers.Dense(num_outputs)(both))
-"""
-
-
 @pytest.mark.slow
-def test_two_inputs_under_privacy(tmp_path):
-  rng = np.random.default_rng(0)
-  image = rng.normal(size=(2000, 3, 3, 1)).astype(np.float32)
-  age = rng.normal(size=(2000, 1)).astype(np.float32)
-  # Both are needed.
-  y = (image.mean(axis=(1, 2, 3)) * 3 + age[:, 0] > 0).astype(np.int32)
-  np.savez(
-    tmp_path / 'two.npz',
-    x_image=image[:1600],
-    x_age=age[:1600],
-    y=y[:1600],
-    client=np.arange(1600) % 100,
-    x_image_test=image[1600:],
-    x_age_test=age[1600:],
-    y_test=y[1600:],
-  )
-  ended = _train(
-    tmp_path,
-    _TWO_INPUTS,
-    task='two.npz',
-    **_PRIVATE | dict(clients_per_round=50, num_rounds=10),
-  )
-  assert ended.code == 0, ended.errors
-  config, metrics = _read(tmp_path)
-  assert config['metric'] == 'accuracy'
-  assert config['task']['input_shape'] == {'image': [3, 3, 1], 'age': [1]}
-  assert metrics['test_accuracy'].iloc[-1] > 0.8
-  assert 0 < metrics['epsilon'].iloc[-1] <= 8
-
-
-_TWO_OUTPUTS = """
-def create_model(input_shape, num_outputs):
-  inputs = tf.keras.Input(input_shape)
-  outputs = {
-    name: tf.keras.layers.Dense(size)(inputs)
-    for name, size in num_outputs.items()
-  }
-  return tf.keras.Model(inputs, outputs)
-
-
-def largest(y_true, y_pred):
-  return tf.reduce_max(tf.abs(y_true['size'] - y_pred['size']))
-"""
-
-
-@pytest.mark.slow
-def test_a_class_and_a_number_at_once(tmp_path):
-  rng = np.random.default_rng(0)
-  x = rng.normal(size=(400, 3)).astype(np.float32)
-  np.savez(
-    tmp_path / 'two.npz',
-    x=x[:320],
-    y_kind=x[:320].argmax(axis=1),
-    y_size=x[:320].sum(axis=1),
-    client=np.arange(320) % 20,
-    x_test=x[320:],
-    y_kind_test=x[320:].argmax(axis=1),
-    y_size_test=x[320:].sum(axis=1),
-  )
-  ended = _train(
-    tmp_path,
-    _TWO_OUTPUTS,
-    task='two.npz',
-    loss='kind=sparse_categorical_crossentropy+size=mean_squared_error',
-    metrics='kind=accuracy,size=mean_absolute_error,mine.py:largest',
-    num_rounds=20,
-  )
-  assert ended.code == 0, ended.errors
-  config, metrics = _read(tmp_path)
-  assert (config['metric'], config['metric_goal']) == ('kind_accuracy', 'max')
-  last = metrics.iloc[-1]
-  assert last['test_kind_accuracy'] > 0.8
-  assert last['test_size_mean_absolute_error'] < 0.2
-  assert last['test_largest'] >= last['test_size_mean_absolute_error']
-
-
-@pytest.mark.slow
-def test_several_labels_at_once_from_columns(tmp_path):
+def test_several_labels_at_once_are_judged_by_their_logits(tmp_path):
   rng = np.random.default_rng(0)
   x = rng.normal(size=(400, 3))
-  table = pd.DataFrame(x, columns=['a', 'b', 'c'])
-  for name in table:
-    table[f'y_{name}'] = (table[name] > 0).astype(int)
-  table['client'] = np.arange(400) % 20
-  table['is_test'] = (np.arange(400) >= 320).astype(int)
-  table.loc[320:, 'client'] = 99
-  table.to_csv(tmp_path / 'labels.csv', index=False)
+  y = (x > 0).astype(int)
+  np.savez(
+    tmp_path / 'labels.npz',
+    **dict(x=x[:320], y=y[:320], client=np.arange(320) % 20),
+    **dict(x_test=x[320:], y_test=y[320:]),
+  )
   ended = _train(
     tmp_path,
     _REGRESSION,
-    task='labels.csv',
+    task='labels.npz',
     loss='binary_crossentropy',
     metrics='auc,binary_accuracy',
     client_learning_rate=1.0,

@@ -10,10 +10,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks import own_run
-from tasks.data.datasets import own_data
-from tasks.data.partitions.partition_config import PartitionConfig
-from tasks.models import own_models
+from tasks.data import own
+from tasks.data.partitions import PartitionConfig
 from tff_clipping import aggregators
+from tff_clipping.learning import steps
 from tff_clipping.programs.checks import records
 
 _SETTINGS = dict(
@@ -40,7 +40,7 @@ def _create_task(seed=0, test=True):
   x_test = rng.normal(size=(20, 3))
   y_test = (x_test[:, 0] > 0).astype(int)
   held_out = dict(x_test=x_test, y_test=y_test) if test else {}
-  return own_data.create_task(
+  return own.create_task(
     'mine',
     PartitionConfig('natural'),
     x=x,
@@ -78,7 +78,7 @@ def _numbers():
   """Returns changes for a task whose labels are numbers."""
   rng = np.random.default_rng(0)
   x = rng.normal(size=(80, 3))
-  task = own_data.create_task(
+  task = own.create_task(
     'mine',
     PartitionConfig('natural'),
     x=x,
@@ -215,48 +215,6 @@ def test_an_own_aggregator_takes_the_clipping_norm(tmp_path):
   assert name.endswith('create_aggregator')
 
 
-def _unscaled(inputs):
-  return inputs
-
-
-def _rescaled(inputs):
-  return tf.keras.layers.Rescaling(1 / 255)(inputs)
-
-
-def _divided(inputs):
-  return tf.cast(inputs, tf.float32) / 255
-
-
-@pytest.mark.parametrize(
-  ('scale', 'dtype', 'num_warnings'),
-  [
-    (_unscaled, tf.uint8, 1),
-    (_unscaled, tf.float32, 0),
-    (_rescaled, tf.uint8, 0),
-    (_divided, tf.uint8, 0),
-  ],
-)
-def test_bytes_that_no_layer_scales_are_warned_of(
-  recwarn, scale, dtype, num_warnings
-):
-  def create_model(input_shape, num_classes):
-    inputs = tf.keras.Input(input_shape)
-    hidden = tf.keras.layers.Flatten()(scale(inputs))
-    return tf.keras.Model(inputs, tf.keras.layers.Dense(num_classes)(hidden))
-
-  own_models.create_own_model(
-    create_model,
-    (2, 2, 1),
-    outputs=own_models.Output(3, (3,)),
-    input_dtype=dtype,
-  )
-  found = [w for w in recwarn if w.category is own_models.ModelWarning]
-  assert len(found) == num_warnings
-  for warning in found:
-    assert 'Rescaling(1 / 255)' in str(warning.message)
-    assert 'create_model' in str(warning.message)
-
-
 def _train_by_own_aggregator(folder, wrap, **changes):
   def create_aggregator(clipping_norm, plan):
     return wrap(
@@ -339,7 +297,7 @@ def test_an_own_aggregator_without_a_record_is_not_checked(
 def test_what_was_not_checked_and_a_test_set_of_the_clients_are_named(tmp_path):
   rng = np.random.default_rng(0)
   x = rng.normal(size=(80, 3))
-  task = own_data.create_task(
+  task = own.create_task(
     'mine',
     PartitionConfig('natural'),
     x=x,
@@ -402,7 +360,7 @@ def _two_outputs(input_shape, num_classes):
     (
       lambda shape, n: _create_model(shape, n + 1),
       ValueError,
-      r'logits \[2, 2\] for 2 examples, found \[2, 3\]',
+      r'the shape \[2, 2\] for 2 examples, found \[2, 3\]',
     ),
     (_two_outputs, ValueError, 'must have one output, found 2 of'),
     (
@@ -413,7 +371,7 @@ def _two_outputs(input_shape, num_classes):
     (
       lambda shape, n: tf.keras.Sequential([tf.keras.layers.Flatten()]),
       ValueError,
-      'must give logits',
+      'must give the shape',
     ),
     (
       _create_model((3,), 2),
@@ -454,14 +412,26 @@ def test_aggregators_that_cannot_be_used_are_refused(
   assert not (tmp_path / 'run' / 'config.json').exists()
 
 
+@pytest.mark.slow
+def test_an_own_local_step_trains(tmp_path):
+  def create_step(participation):
+    return steps.Scaffold(participation)
+
+  _train(tmp_path, local_step=create_step)
+  name = _read(tmp_path, 'config.json')['experiment']['local_step']
+  assert name.endswith('create_step')
+  # What its clients keep.
+  assert (tmp_path / 'run' / 'client_states').is_dir()
+
+
 def test_settings_of_the_task_are_left_to_it(tmp_path):
   with pytest.raises(TypeError, match='`partition` must be left to the task'):
     _train(tmp_path, partition='iid')
-  with pytest.raises(TypeError, match='`local_stepz` .* is it local_step'):
+  with pytest.raises(TypeError, match='`local_stepz` is no setting'):
     _train(tmp_path, local_stepz=2)
   with pytest.raises(TypeError, match='client_learning_rate or server_learni'):
     _train(tmp_path, learning_rate=2)
-  with pytest.raises(ValueError, match='`aggregator` must not be given for'):
+  with pytest.raises(ValueError, match='`aggregator` must be given for'):
     _train(
       tmp_path,
       algorithm='model_clipping_fed_avg',

@@ -1,6 +1,5 @@
 """Tests of what the files of a private run say, and who can read them."""
 
-import functools
 import json
 import os
 import shutil
@@ -8,12 +7,9 @@ import shutil
 import pandas as pd
 import pytest
 
-from tasks.algorithms.experiment import ExperimentConfig
-from tasks.running import runner
-from tasks.running.execution import Execution
-from tasks.running.run_folder import RunFolder
+from tasks.running.folder import RunFolder
 from tests.privacy.ledgers import read_releases
-from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
+from tests.tasks.small_runs import DP_FED_AVG, FED_AVG, read_json, run_small
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.programs.training import training_program
@@ -53,7 +49,7 @@ _ALLOCATION = dict(sampling='random_allocation', num_rounds=6)
 def test_clients_that_draw_their_own_rounds_have_one_accountant(
   tmp_path, cache_dir
 ):
-  with pytest.raises(ValueError, match="`accountant` must be 'pld' where"):
+  with pytest.raises(ValueError, match='`accountant` must be pld for'):
     _run(tmp_path / 'rdp', cache_dir, **_ALLOCATION)
 
 
@@ -75,7 +71,6 @@ def test_clients_that_draw_their_own_rounds_are_charged_by_epochs(
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    (dict(noise_seed=1), 'the seed of the noise was given'),
     (dict(sampling_seed=1), 'the seed of the cohorts was given'),
     (dict(simulation_diagnostics=True), 'hold exact figures of the clients'),
   ],
@@ -128,20 +123,45 @@ def test_caveats_of_a_run_that_fails_are_in_its_privacy_json(
 
 
 @pytest.mark.slow
-def test_what_was_said_once_is_said_by_the_resumed_run(tmp_path, cache_dir):
-  config = ExperimentConfig(**{**DP_FED_AVG, 'num_rounds': 1})
-  folder = RunFolder(tmp_path / 'run')
-  execution = Execution(cache_dir=str(cache_dir))
-  run = functools.partial(runner.run, config, folder, execution)
-  run(clipping_norm_source='the mean norm of a run')
+def test_a_norm_from_a_run_before_is_said_by_the_resumed_run(
+  tmp_path, cache_dir
+):
+  source = tmp_path / 'fed_avg'
+  run_small(FED_AVG, source, cache_dir)
+  asked = dict(clipping_norm=None, clipping_norm_from=str(source), num_rounds=1)
+  _run(tmp_path / 'run', cache_dir, **asked)
   # As if the first start had been stopped before it opened its ledger; and c
   # comes as a number now.
+  folder = RunFolder(tmp_path / 'run')
+  norm = read_json(folder.config)['experiment']['clipping_norm']
   for path in (*folder.path.glob('*ledger*'), folder.privacy, folder.result):
     path.unlink()
   shutil.rmtree(folder.checkpoints)
   folder.metrics.unlink()
-  assert "an exact figure of the clients' data" in run().message
-  assert folder.clipping_norm_source() == 'the mean norm of a run'
+  message = _run(
+    folder.path, cache_dir, num_rounds=1, clipping_norm=norm
+  ).message
+  assert "an exact figure of the clients' data" in message
+  assert read_json(folder.config)['clipping_norm_source']['exact']
+
+
+@pytest.mark.slow
+def test_what_a_private_run_paid_for_its_norm_is_spent_too(tmp_path, cache_dir):
+  before = tmp_path / 'adaptive'
+  _run(before, cache_dir, clipping='adaptive', clipping_norm=0.1)
+  result = _run(
+    tmp_path / 'run',
+    cache_dir,
+    clipping_norm=None,
+    clipping_norm_from=str(before),
+  )
+  ledgers = [privacy.read_ledger(path) for path in (before, tmp_path / 'run')]
+  together = privacy.compute_spending(ledgers).epsilon
+  said = read_json(tmp_path / 'run' / 'privacy.json')['with_clipping_norm']
+  for text in (result.message, said):
+    assert f'epsilon {rounding.format_up(ledgers[0].epsilon)}' in text
+    assert rounding.format_up(together) in text
+  assert 'No guarantee' not in result.message
 
 
 @pytest.mark.slow

@@ -14,6 +14,9 @@ _GONE_ALGORITHMS = {
 _GONE_VARIANTS = {
   *('threshold', 'expected_norms', 'smooth', 'smooth_cifar10'),
   'dp_sgd',
+  # In their place, noise_of_80.
+  *('noise_0.147', 'noise_0.0881', 'noise_0.1727', 'noise_0.1912'),
+  'noise_0.1057',
 }
 
 

@@ -5,9 +5,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.algorithms import experiment
-from tasks.running import run_folder, runner
-from tasks.running.execution import Execution
+from tasks import config
+from tasks.running.run import run
 from tff_clipping.programs.training.training_program import TrainingResult
 
 FED_AVG: Mapping[str, Any] = dict(
@@ -39,15 +38,12 @@ def run_small(
   """Runs an experiment in this process.
 
   Args:
-    settings: Those of its `ExperimentConfig`.
+    settings: Those of its `Config`.
     folder: Where its files go.
     cache_dir: Where its client store is.
   """
-  return runner.run(
-    experiment.ExperimentConfig(**settings),
-    run_folder.RunFolder(folder),
-    Execution(cache_dir=str(cache_dir)),
-  )
+  folders = dict(output_dir=str(folder), cache_dir=str(cache_dir))
+  return run(config.create(**{**settings, **folders}))
 
 
 def read_json(path: pathlib.Path) -> Any:

@@ -1,3 +1,5 @@
+"""The factors α of Theorem 1 and their deviations, by hand."""
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -32,18 +34,6 @@ def test_clipping_factors_by_hand():
   )
 
 
-@given(
-  norms=st.lists(st.floats(0.0, 100.0), min_size=2, max_size=2),
-  clipping_norm=st.floats(0.01, 10.0),
-)
-def test_alpha_moves_by_at_most_the_norm_over_the_threshold(
-  norms, clipping_norm
-):
-  first, second = clipping_bias.clip_factor(norms, clipping_norm)
-  limit = abs(norms[0] - norms[1]) / clipping_norm
-  assert abs(first - second) <= limit * (1 + 1e-9) + 1e-12
-
-
 def test_alpha_moves_by_more_than_the_paper_says_below_1():
   # c = 0.1, norms 0.1 and 0.2: 1 − 0.5 against the paper's limit 0.1.
   first, second = clipping_bias.clip_factor([0.1, 0.2], 0.1)
@@ -57,16 +47,6 @@ def test_alpha_moves_by_more_than_the_paper_says_below_1():
 def test_deterministic_clients_have_no_local_deviation(norms, clipping_norm):
   factors = clipping_bias.clipping_factors(norms, norms, clipping_norm)
   assert not clipping_bias.local_deviation(factors).any()
-
-
-@given(norm=st.floats(0.0, 10.0), clipping_norm=st.floats(0.01, 10.0))
-def test_equal_norms_have_no_deviation_between_clients(norm, clipping_norm):
-  factors = clipping_bias.clipping_factors(
-    [norm] * 4, [norm] * 4, clipping_norm
-  )
-  np.testing.assert_allclose(
-    clipping_bias.client_deviation(factors), 0.0, atol=1e-15
-  )
 
 
 def test_norms_of_other_shapes_are_refused():

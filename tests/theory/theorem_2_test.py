@@ -1,4 +1,4 @@
-"""Tests of Theorem 2, of which there is one for theory and for privacy."""
+"""The noise of Theorem 2, by hand and against the accountant."""
 
 import math
 
@@ -33,20 +33,12 @@ def test_implied_constant_gives_the_noise_of_each_client():
   assert stddev == pytest.approx(multiplier * 0.3 / math.sqrt(80))
 
 
-def test_privacy_exports_the_same_functions():
-  assert privacy.theorem_2_stddev is theorem_2.theorem_2_stddev
-  assert privacy.theorem_2_constant is theorem_2.theorem_2_constant
-
-
 @pytest.mark.parametrize(
   ('change', 'error', 'message'),
   [
     ({'v': 0}, ValueError, '`v` must be positive'),
-    ({'v': None}, TypeError, '`v` must be a number'),
-    ({'clipping_norm': -1.0}, ValueError, '`clipping_norm` must be positive'),
     ({'num_rounds': 1.5}, TypeError, '`num_rounds` must be an integer'),
     ({'target_delta': 1}, ValueError, '`target_delta` must be between 0'),
-    ({'target_epsilon': 0}, ValueError, '`target_epsilon` must be positive'),
     ({'clients_per_round': 2000}, ValueError, '`clients_per_round` must be at'),
   ],
 )

@@ -6,15 +6,12 @@ from tff_clipping.runtime.in_process import (
   InProcessContext,
   set_default_context,
 )
-from tff_clipping.runtime.interpreter import UnsupportedComputationError
-from tff_clipping.runtime.ray.cluster_error import ClusterError
-from tff_clipping.runtime.ray.set_context import set_ray_context
+from tff_clipping.runtime.ray.set_context import ClusterError, set_ray_context
 
 __all__ = [
   'ClientError',
   'ClusterError',
   'InProcessContext',
-  'UnsupportedComputationError',
   'set_default_context',
   'set_ray_context',
 ]

@@ -7,7 +7,7 @@ that would take one from those at work.
 
 import concurrent.futures
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 
@@ -29,9 +29,7 @@ class ClientThreads:
     self,
     work: Callable[[int], Any],
     combine: Callable[[int, Any], None],
-    positions: Sequence[int],
-    *,
-    when_submitted: Callable[[], None] | None = None,
+    num_clients: int,
   ) -> None:
     """Runs clients, and returns when all of them have been combined.
 
@@ -39,33 +37,25 @@ class ClientThreads:
 
     Args:
       work: Returns what the client at a position makes, in any thread.
-      combine: Is called with the position and that, for one client at a time in
-        the order of `positions`, in any thread.
-      positions: Of the clients.
-      when_submitted: Is called once all of them have been given to the threads:
-        what it submits is done by a thread that has no client left.
+      combine: Is called with the position and what the client has made, for one
+        client at a time in the order of their positions, in any thread.
+      num_clients: The number of clients.
 
     Raises:
       BaseException: Of those that were raised by `work` and `combine`, that of
         the first client.
     """
-    turns = _Turns(work, combine, positions, num_ahead=2 * self._num_threads)
+    turns = _Turns(work, combine, num_clients, num_ahead=2 * self._num_threads)
     running = [
       self._pool.submit(turns.take)
-      for _ in range(min(self._num_threads, len(positions)))
+      for _ in range(min(self._num_threads, num_clients))
     ]
     try:
-      if when_submitted is not None:
-        when_submitted()
       concurrent.futures.wait(running)
     finally:
       turns.stop()
       concurrent.futures.wait(running)
     turns.raise_error()
-
-  def submit(self, function: Callable, *args) -> concurrent.futures.Future:
-    """Runs a function once a thread has nothing else to do."""
-    return self._pool.submit(function, *args)
 
 
 class _Turns:
@@ -75,7 +65,7 @@ class _Turns:
     self,
     work: Callable[[int], Any],
     combine: Callable[[int, Any], None],
-    positions: Sequence[int],
+    num_clients: int,
     num_ahead: int,
   ):
     """Initializes the turns; see `ClientThreads.run`.
@@ -83,13 +73,12 @@ class _Turns:
     Args:
       work: See there.
       combine: See there.
-      positions: See there.
+      num_clients: See there.
       num_ahead: How many clients may be started after the one that is to be
         combined next: only as many results are in memory.
     """
     self._work = work
     self._combine = combine
-    self._positions = positions
     self._num_ahead = num_ahead
     self._changed = threading.Condition()
     self._num_started = 0
@@ -97,14 +86,14 @@ class _Turns:
     self._is_combining = False
     self._results: dict[int, Any] = {}
     # What is from here on is not started, and not combined.
-    self._end = len(positions)
+    self._end = num_clients
     self._error: BaseException | None = None
 
   def take(self) -> None:
     """Takes turns until there are none."""
     while (turn := self._start()) is not None:
       try:
-        self._results[turn] = self._work(self._positions[turn])
+        self._results[turn] = self._work(turn)
       except BaseException as e:
         self._fail(turn, e)
       else:
@@ -149,7 +138,7 @@ class _Turns:
           return
         self._is_combining = True
       try:
-        self._combine(self._positions[turn], self._results.pop(turn))
+        self._combine(turn, self._results.pop(turn))
       except BaseException as e:
         self._fail(turn, e)
       with self._changed:

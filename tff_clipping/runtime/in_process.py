@@ -6,10 +6,11 @@ clients, so that a round gives the same bits whatever the threads do. Memory
 does not grow with the number of clients, and no worker process starts.
 """
 
+import atexit
 import collections
-import concurrent.futures
 import contextlib
 import functools
+import itertools
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +19,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.runtime import shards, values
+from tff_clipping.runtime import values
 from tff_clipping.runtime.client_threads import ClientThreads
-from tff_clipping.runtime.interpreter import InterpretedComputation
 from tff_clipping.runtime.map_reduce import (
   Accumulator,
   MapReduceRound,
@@ -42,11 +42,21 @@ class ClientError(RuntimeError):
   """The work of one client failed."""
 
 
-_Compiled = MapReduceRound | TensorFlowComputation | InterpretedComputation
+# What runs a computation; a function returns the context of TFF that does.
+_Compiled = (
+  MapReduceRound
+  | TensorFlowComputation
+  | Callable[[], tff.framework.SyncContext]
+)
 
 
 class InProcessContext(tff.framework.SyncContext):
-  """A TFF execution context that runs rounds in this process."""
+  """A TFF execution context that runs rounds in this process.
+
+  A computation that has no MapReduce form runs in TFF's own context, with a
+  warning: in a worker process of TFF, which holds what all clients have at
+  once, and refuses secure sums.
+  """
 
   def __init__(
     self,
@@ -94,7 +104,6 @@ class InProcessContext(tff.framework.SyncContext):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
 
     Raises:
-      UnsupportedComputationError: If nothing here runs a part of `comp`.
       ClientError: If the work of a client fails.
       RuntimeError: If this process was forked from one that has computed here.
     """
@@ -107,41 +116,32 @@ class InProcessContext(tff.framework.SyncContext):
       return values.unflatten(
         values.detached(compiled(*leaves), leaves), result_type
       )
-    if isinstance(compiled, InterpretedComputation):
-      return compiled(arg, self._run_clients, result_type)
+    if not isinstance(compiled, MapReduceRound):
+      return compiled().invoke(comp, arg)
     server, clients = compiled.split_argument(arg)
     broadcast = compiled.prepare(server)
-    all_shards = shards.split(len(clients), self._num_shards)
-    begun: list[concurrent.futures.Future] = []
-
-    def begin() -> None:
-      # By a thread that has no client left, while others have.
-      begun.append(self._threads.submit(compiled.begin, server))
-
     accumulators = (
       self.run_shard(
         compiled,
-        lambda c: compiled.work(c, broadcast),
-        clients,
-        shard,
-        when_submitted=begin if shard is all_shards[-1] else None,
+        broadcast,
+        clients[shard.start : shard.stop],
+        first=shard.start,
+        num_clients=len(clients),
       )
-      for shard in all_shards
+      for shard in split_into_shards(len(clients), self._num_shards)
     )
-    try:
-      accumulator = functools.reduce(compiled.merge, accumulators)
-    except BaseException:
-      for future in begun:
-        future.cancel()
-      concurrent.futures.wait(begun)
-      raise
-    return compiled.finish(server, begun[0].result(), accumulator, result_type)
+    accumulator = functools.reduce(compiled.merge, accumulators)
+    return compiled.finish(server, accumulator, result_type)
 
   def compile(self, comp: tff.framework.ConcreteComputation) -> _Compiled:
     """Returns `comp` compiled, from the cache if it has been seen.
 
-    Raises:
-      UnsupportedComputationError: If nothing here runs a part of `comp`.
+    Args:
+      comp: Any computation.
+
+    Returns:
+      What runs it: for a computation without a MapReduce form, a function that
+      returns TFF's own context.
     """
     # A program runs the same few computations in each round.
     hashed = self._hashed.get(id(comp)) or _Hashed(comp)
@@ -163,59 +163,81 @@ class InProcessContext(tff.framework.SyncContext):
     try:
       return MapReduceRound(comp, threads_per_client=self._threads_per_client)
     except NoMapReduceFormError as e:
-      _LOG.info('A computation has no MapReduce form, and needs memory: %s', e)
-      return InterpretedComputation(
-        comp, threads_per_client=self._threads_per_client
+      _LOG.warning(
+        "A computation runs in TFF's own context, slowly and with the memory "
+        'of all clients at once: %s',
+        e,
       )
+      return _native_context
 
   def run_shard(
     self,
     compiled: MapReduceRound,
-    work: Callable[[Sequence], Sequence],
-    clients: Sequence,
-    shard: range,
+    broadcast: Sequence,
+    clients: Sequence[Sequence],
     *,
-    when_submitted: Callable[[], None] | None = None,
+    first: int,
+    num_clients: int,
   ) -> Accumulator:
-    """Returns the accumulator of some of the clients.
+    """Returns the sum over some clients that follow each other.
 
     Args:
       compiled: What `compile` has returned.
-      work: Returns what a client sends: its `compiled.work`.
-      clients: The leaves of each client of the round.
-      shard: The positions of the clients to run.
-      when_submitted: Is called once all of them have been given to the threads.
+      broadcast: What `compiled.prepare` has returned.
+      clients: The leaves of each client of the shard.
+      first: The position of the first one among all clients.
+      num_clients: The number of all clients, for messages.
 
     Raises:
       ClientError: If the work of a client fails.
     """
     accumulator: Accumulator | None = None
 
+    def work(position: int) -> Sequence:
+      with named(position):
+        return compiled.work(clients[position], broadcast)
+
     def add(position: int, contribution: Sequence) -> None:
       nonlocal accumulator
-      with _client_named(clients, position):
+      with named(position):
         # The first one once clients are at work.
         accumulator = compiled.accumulate(
           accumulator or compiled.zero(), contribution
         )
 
-    self._threads.run(
-      functools.partial(_work_of, work, clients),
-      add,
-      shard,
-      when_submitted=when_submitted,
-    )
+    @contextlib.contextmanager
+    def named(position: int) -> Iterator[None]:
+      try:
+        yield
+      except Exception as e:
+        raise ClientError(
+          f'Client {first + position} of {num_clients} failed '
+          f'({_describe(clients[position])}): {e}'
+        ) from e
+
+    self._threads.run(work, add, len(clients))
     return accumulator or compiled.zero()
 
-  def _run_clients(self, work: Callable, clients: Sequence) -> list:
-    """Returns what `work` makes of each client, in order."""
-    results: list = []
-    self._threads.run(
-      functools.partial(_work_of, work, clients),
-      lambda _, result: results.append(result),
-      range(len(clients)),
-    )
-    return results
+
+def split_into_shards(num_clients: int, num_shards: int) -> list[range]:
+  """Returns the positions of the clients of each shard.
+
+  A sum of floats depends on the order of its additions. Every context adds up
+  the clients of a shard one after the other, from zero, and then the shards one
+  after the other: the bits of a sum depend on the number of shards alone.
+
+  Args:
+    num_clients: The number of clients, at least 0.
+    num_shards: The number of shards to make, at least 1.
+
+  Returns:
+    Consecutive ranges, whose lengths differ by at most 1. No range is empty, so
+    there are fewer than `num_shards` for fewer clients; without clients there
+    is one empty range.
+  """
+  num_shards = max(1, min(num_shards, num_clients))
+  bounds = [i * num_clients // num_shards for i in range(num_shards + 1)]
+  return [range(*pair) for pair in itertools.pairwise(bounds)]
 
 
 class _Hashed:
@@ -257,6 +279,15 @@ def set_default_context(
   )
 
 
+@functools.cache
+def _native_context() -> tff.framework.SyncContext:
+  """Returns TFF's own context, whose worker process ends with this one."""
+  context = tff.backends.native.create_sync_local_cpp_execution_context()
+  # Else the worker would go on: it ends once nothing refers to the context.
+  atexit.register(_native_context.cache_clear)
+  return context
+
+
 def _check_process() -> None:
   """Raises in a fork of a process that has computed: it would wait forever.
 
@@ -273,31 +304,11 @@ def _check_process() -> None:
     )
 
 
-def _work_of(work: Callable, clients: Sequence, position: int):
-  """Returns what `work` makes of the client at a position."""
-  client = clients[position]
-  with _client_named(clients, position):
-    return work(client)
-
-
-@contextlib.contextmanager
-def _client_named(clients: Sequence, position: int) -> Iterator[None]:
-  """Names the client in an error of the body."""
-  try:
-    yield
-  except Exception as e:
-    raise ClientError(
-      f'Client {position} of {len(clients)} failed '
-      f'({_description(clients[position])}): {e}'
-    ) from e
-
-
-def _description(client) -> str:
+def _describe(client: Sequence) -> str:
   """Returns the client's values, shortened, to recognise it by."""
-  leaves = client if isinstance(client, (list, tuple)) else [client]
   text = ', '.join(
-    # The serialized graph of one, or itself.
+    # The serialized graph of a data set, or itself.
     'a data set' if isinstance(leaf, (bytes, tf.data.Dataset)) else str(leaf)
-    for leaf in leaves
+    for leaf in client
   )
   return text if len(text) <= 80 else text[:77] + '...'

@@ -46,8 +46,7 @@ class MapReduceRound:
 
   A runtime calls `prepare` once, `work` for each client, `accumulate` for each
   result in the order of the clients, `merge` for accumulators of disjoint
-  shards, `begin` at any time, and `finish` once. All values are flat lists of
-  arrays.
+  shards, and `finish` once. All values are flat lists of arrays.
   """
 
   def __init__(
@@ -96,9 +95,7 @@ class MapReduceRound:
     self._update = TensorFlowComputation(
       form.update,
       results=range(num_leaves - num_results, num_leaves),
-      # Those of the server, which `_to_one_round` puts first.
-      num_early=values.num_tensors(form.update.type_signature.parameter[0]),
-      # Few clients are at work then, and noise for a large model takes time.
+      # No client is at work then, and noise for a large model takes time.
       inter_op_threads=len(os.sched_getaffinity(0)),
     )
     _, *secure_types = form.work.type_signature.result
@@ -138,22 +135,32 @@ class MapReduceRound:
     """
     if self._parameter_type is None:
       return [], []
-    parts = values.federated_values(argument, self._parameter_type)
-    types = values.federated_leaves(self._parameter_type)
-    server, clients = [], []
-    for (path, part), part_type in zip(parts, types, strict=True):
+    server: list = []
+    clients: list[list[list]] = []
+    for path, part, part_type in values.federated_parts(
+      argument, self._parameter_type
+    ):
       member_type = part_type.member
       if part_type.placement is tff.SERVER:
         server.extend(values.flatten(part, member_type, path))
         continue
+      if not isinstance(part, (list, tuple)):
+        raise TypeError(
+          f'{values.name_of(path)} must be a list with a value for each '
+          f'client, found one of type {type(part).__name__}.'
+        )
       clients.append(
         [
           values.flatten(value, member_type, (*path, i))
-          for i, value in enumerate(values.client_values(part, path))
+          for i, value in enumerate(part)
         ]
       )
-    values.check_numbers_of_clients([len(c) for c in clients])
-    return server, [sum(c, []) for c in zip(*clients, strict=True)]
+    numbers = [len(each) for each in clients]
+    if len(set(numbers)) > 1:
+      raise ValueError(
+        f'Expected values for the same number of clients, found {numbers}.'
+      )
+    return server, [sum(leaves, []) for leaves in zip(*clients, strict=True)]
 
   def prepare(self, server: Sequence) -> Sequence:
     """Returns what the server broadcasts."""
@@ -163,16 +170,6 @@ class MapReduceRound:
     """Returns what one client sends."""
     client = client if self._client_types else _NOTHING
     return self._work(*client, *broadcast)
-
-  def begin(self, server: Sequence) -> Sequence:
-    """Returns what the server can compute before the clients are done.
-
-    Its noise, which takes as long as some clients for a large model.
-
-    Args:
-      server: The server's leaves.
-    """
-    return self._update.begin(*self._server_leaves(server))
 
   def zero(self) -> Accumulator:
     """Returns the accumulator of no clients."""
@@ -217,7 +214,6 @@ class MapReduceRound:
   def finish(
     self,
     server: Sequence,
-    begun: Sequence,
     accumulator: Accumulator,
     result_type: tff.Type,
   ):
@@ -225,16 +221,13 @@ class MapReduceRound:
 
     Args:
       server: The server's leaves.
-      begun: What `begin` has returned for them.
       accumulator: The sum over all clients.
       result_type: The type of the result with the Python containers that are
         asked for, in which equal computations may differ.
     """
     reported = self._report(*accumulator.leaves)
     secure = [array for arrays in accumulator.secure_sums for array in arrays]
-    leaves = self._update(
-      *self._server_leaves(server), *reported, *secure, begun=begun
-    )
+    leaves = self._update(*self._server_leaves(server), *reported, *secure)
     return values.unflatten(
       values.detached(leaves, self._server_leaves(server)), result_type
     )

@@ -16,11 +16,7 @@ import tensorflow_federated as tff
 from tensorflow.core.framework import dataset_options_pb2, graph_pb2
 from tensorflow.core.protobuf import config_pb2
 
-from tff_clipping.runtime import (
-  dataset_loops,
-  early_work,
-  graph_state,
-)
+from tff_clipping.runtime import dataset_loops, graph_state
 from tff_clipping.runtime.initialization import initialize_first
 
 # Each session has the threads that its configuration asks for. Without this,
@@ -66,7 +62,6 @@ class TensorFlowComputation:
     *,
     results: Sequence[int] | None = None,
     narrow: bool = False,
-    num_early: int | None = None,
     intra_op_threads: int = 1,
     inter_op_threads: int = 1,
   ):
@@ -78,8 +73,6 @@ class TensorFlowComputation:
         are not computed at all. `None` is all.
       narrow: Whether to give what was `float32` until the end as such, and not
         as the `float64` that the type has: all the same numbers.
-      num_early: How many of the leaves of the parameter, the first, `begin`
-        takes. `None` is all: there is nothing to begin with.
       intra_op_threads: The number of threads inside an operation; how many
         there are decides in which order it adds up, and so its last bits.
       inter_op_threads: The number of operations at the same time, which the
@@ -110,76 +103,41 @@ class TensorFlowComputation:
     self._config.gpu_options.allow_growth = True
     self.draws = graph_state.draws(self._graph, self._fetches)
     self._keeps_state = graph_state.keeps_state(self._graph)
-    self._num_early = num_early
     self._local = threading.local()
-    self._is_shared = not proto.initialize_op and not self._keeps_state
-    self._cut: list[str] = []
-    if self._is_shared and num_early is not None:
-      self._cut = early_work.find_cut(
-        self._graph, self._feeds, self._fetches, num_early
-      )
-    # One session of each kind serves all threads.
-    if self._cut:
-      self._run_early = self._run(self._feeds[:num_early], self._cut)
-      self._run_rest = self._run(
-        [*self._cut, *self._feeds],
-        [name for name in self._fetches if name not in self._cut],
-      )
-    elif self._is_shared:
-      self._run_shared = self._run(self._feeds, self._fetches)
+    is_shared = not proto.initialize_op and not self._keeps_state
+    # One session serves all threads.
+    self._run_shared = (
+      self._callable(self._open_session()) if is_shared else None
+    )
 
-  def begin(self, *leaves) -> Sequence:
-    """Runs what needs nothing but the first leaves of the parameter.
-
-    Args:
-      *leaves: The leaves, `num_early` of them.
-
-    Returns:
-      What a call with all leaves takes as `begun`. It is empty where nothing
-      that takes time can be begun.
-    """
-    return self._run_early(*self._fed(leaves)) if self._cut else []
-
-  def __call__(self, *leaves, begun: Sequence = ()) -> Sequence:
+  def __call__(self, *leaves) -> Sequence:
     """Runs the graph.
 
     Args:
       *leaves: The leaves of the parameter, `num_parameters` of them.
-      begun: What `begin` has returned for the first of them, if it was called.
 
     Returns:
       A list of `num_results` NumPy arrays, or bytes for sequences.
     """
-    feeds = self._fed(leaves)
-    if self._cut:
-      begun = begun or self.begin(*leaves[: self._num_early])
-      made = dict(zip(self._cut, begun, strict=True))
-      rest = iter(self._run_rest(*begun, *feeds))
-      return [made[x] if x in made else next(rest) for x in self._fetches]
-    if self._is_shared:
-      return self._run_shared(*feeds)
+    fed = [portable(leaf) for leaf in leaves]
+    if self._token:
+      fed.append(f'call_{next(_session_tokens)}')
+    if self._run_shared is not None:
+      return self._run_shared(*fed)
     if self._keeps_state:
       with self._open_session() as session:
-        names = self._with_token(self._feeds)
-        return _callable(session, names, self._fetches)(*feeds)
+        return self._callable(session)(*fed)
     if not hasattr(self._local, 'run'):
-      self._local.run = self._run(self._feeds, self._fetches)
-    return self._local.run(*feeds)
+      self._local.run = self._callable(self._open_session())
+    return self._local.run(*fed)
 
   def _open_session(self) -> tf.compat.v1.Session:
     return tf.compat.v1.Session(graph=self._graph, config=self._config)
 
-  def _run(self, feeds: Sequence[str], fetches: Sequence[str]) -> Callable:
-    """Returns what runs a part of the graph, in a session of its own."""
-    return _callable(self._open_session(), self._with_token(feeds), fetches)
-
-  def _with_token(self, feeds: Sequence[str]) -> list[str]:
-    return [*feeds, self._token] if self._token else [*feeds]
-
-  def _fed(self, leaves: Sequence) -> list:
-    """Returns what is fed for some leaves, and for the token."""
-    token = [f'call_{next(_session_tokens)}'] if self._token else []
-    return [*map(portable, leaves), *token]
+  def _callable(self, session: tf.compat.v1.Session) -> Callable:
+    """Returns what runs the graph in a session."""
+    feeds = [*self._feeds, self._token] if self._token else self._feeds
+    return _callable(session, feeds, self._fetches)
 
 
 def import_computation(

@@ -42,10 +42,10 @@ def federated_leaves(type_spec: tff.Type | None) -> list[tff.FederatedType]:
   raise TypeError(f'Expected a federated type, found {type_spec}.')
 
 
-def federated_values(
+def federated_parts(
   value, type_spec: tff.Type, path: Path = ()
-) -> list[tuple[Path, object]]:
-  """Returns the part of `value` for each of `federated_leaves(type_spec)`.
+) -> list[tuple[Path, object, tff.FederatedType]]:
+  """Returns the path, the value and the type of each federated part, in order.
 
   Args:
     value: A Python structure.
@@ -56,44 +56,17 @@ def federated_values(
     TypeError: If `value` is not of the structure of `type_spec`.
   """
   if isinstance(type_spec, tff.FederatedType):
-    return [(path, value)]
+    return [(path, value, type_spec)]
   return [
-    leaf
-    for key, element, element_type in struct_elements(value, type_spec, path)
-    for leaf in federated_values(element, element_type, (*path, key))
+    part
+    for key, element, element_type in _struct_elements(value, type_spec, path)
+    for part in federated_parts(element, element_type, (*path, key))
   ]
 
 
-def client_values(value, path: Path) -> Sequence:
-  """Returns `value`, which must have an element for each client.
-
-  Raises:
-    TypeError: If it is not a list.
-  """
-  if not isinstance(value, (list, tuple)):
-    raise TypeError(
-      f'{_name(path)} must be a list with a value for each client, found one '
-      f'of type {type(value).__name__}.'
-    )
-  return value
-
-
-def check_numbers_of_clients(numbers: Sequence[int]) -> None:
-  """Raises unless all numbers are the same.
-
-  Args:
-    numbers: The number of clients in each part of an argument.
-
-  Raises:
-    ValueError: If they differ.
-  """
-  if len(set(numbers)) > 1:
-    raise ValueError(
-      f'Expected values for the same number of clients, found {list(numbers)}.'
-    )
-
-
-def flatten(value, type_spec: tff.Type, path: Path = ()) -> list:
+def flatten(
+  value, type_spec: tff.Type, path: Path = (), *, by_value: bool = False
+) -> list:
   """Returns the leaves of `value`, checked and converted to `type_spec`.
 
   Args:
@@ -102,6 +75,8 @@ def flatten(value, type_spec: tff.Type, path: Path = ()) -> list:
       classes, sequences).
     type_spec: An unplaced TFF type.
     path: Where `value` is in the argument, for messages.
+    by_value: Whether an array is taken for a list of numbers, as TFF does
+      inside of sequences.
 
   Returns:
     A list with a NumPy array for each tensor and a `tf.data.Dataset` for each
@@ -111,7 +86,21 @@ def flatten(value, type_spec: tff.Type, path: Path = ()) -> list:
     TypeError: If `value` is not of the structure, kinds and shapes of
       `type_spec`, or does not fit in it.
   """
-  return _flatten(value, type_spec, path, by_value=False)
+  if isinstance(type_spec, tff.TensorType):
+    return [_to_array(value, type_spec, path, by_value)]
+  if isinstance(type_spec, tff.SequenceType):
+    return [_to_dataset(value, type_spec, path)]
+  if isinstance(type_spec, tff.StructType):
+    return [
+      leaf
+      for key, element, element_type in _struct_elements(value, type_spec, path)
+      for leaf in flatten(
+        element, element_type, (*path, key), by_value=by_value
+      )
+    ]
+  raise TypeError(
+    f'{name_of(path)} must be of a type with values, found {type_spec}.'
+  )
 
 
 def unflatten(leaves: Sequence, type_spec: tff.Type):
@@ -172,19 +161,18 @@ def read_only(array: np.ndarray) -> np.ndarray:
   return view
 
 
-def struct_elements(
+def num_tensors(type_spec: tff.Type) -> int:
+  """Returns the number of tensors in `type_spec`."""
+  return sum(
+    num_tensors(leaf.member) if isinstance(leaf, tff.FederatedType) else 1
+    for leaf in tff.structure.flatten(type_spec)
+  )
+
+
+def _struct_elements(
   value, type_spec: tff.StructType, path: Path
 ) -> list[tuple[str | int, object, tff.Type]]:
-  """Returns the name or position, the value and the type of each element.
-
-  Args:
-    value: A Python structure, as `flatten` takes it.
-    type_spec: Its type.
-    path: Where it is in the argument.
-
-  Raises:
-    TypeError: If it has other elements than `type_spec`.
-  """
+  """Returns the name or position, the value and the type of each element."""
   types = list(tff.structure.iter_elements(type_spec))
   names = [name for name, _ in types]
   # First: such a structure has an `_asdict` too, which needs all names.
@@ -203,7 +191,7 @@ def struct_elements(
     if isinstance(value, Mapping):
       if set(value) != set(names):
         raise TypeError(
-          f'{_name(path)} must have the fields {names}, found {list(value)}.'
+          f'{name_of(path)} must have the fields {names}, found {list(value)}.'
         )
       parts = [value[name] for name in names]
     elif isinstance(value, (list, tuple)) and len(value) == len(names):
@@ -216,31 +204,6 @@ def struct_elements(
       zip(types, parts, strict=True)
     )
   ]
-
-
-def num_tensors(type_spec: tff.Type) -> int:
-  """Returns the number of tensors in `type_spec`."""
-  return sum(
-    num_tensors(leaf.member) if isinstance(leaf, tff.FederatedType) else 1
-    for leaf in tff.structure.flatten(type_spec)
-  )
-
-
-def _flatten(value, type_spec: tff.Type, path: Path, by_value: bool) -> list:
-  """Like `flatten`; see `_to_array` for `by_value`."""
-  if isinstance(type_spec, tff.TensorType):
-    return [_to_array(value, type_spec, path, by_value)]
-  if isinstance(type_spec, tff.SequenceType):
-    return [_to_dataset(value, type_spec, path)]
-  if isinstance(type_spec, tff.StructType):
-    return [
-      leaf
-      for key, element, element_type in struct_elements(value, type_spec, path)
-      for leaf in _flatten(element, element_type, (*path, key), by_value)
-    ]
-  raise TypeError(
-    f'{_name(path)} must be of a type with values, found {type_spec}.'
-  )
 
 
 def _unflatten(leaves: Iterator, type_spec: tff.Type):
@@ -291,7 +254,7 @@ def _to_array(value, type_spec: tff.TensorType, path: Path, by_value: bool):
       raise _wrong(path, type_spec, value)
   if not tf.TensorShape(type_spec.shape).is_compatible_with(array.shape):
     raise TypeError(
-      f'{_name(path)} must be of type {type_spec}, found a value of shape '
+      f'{name_of(path)} must be of type {type_spec}, found a value of shape '
       f'{array.shape}.'
     )
   return array
@@ -364,14 +327,15 @@ def _to_dataset(value, type_spec: tff.SequenceType, path: Path):
     found = tff.types.tensorflow_to_type(value.element_spec)
     if not element_type.is_assignable_from(found):
       raise TypeError(
-        f'{_name(path)} must be a data set of elements of type {element_type}, '
-        f'found elements of type {found}.{_hint(value, found, element_type)}'
+        f'{name_of(path)} must be a data set of elements of type '
+        f'{element_type}, found elements of type {found}.'
+        f'{_hint(value, found, element_type)}'
       )
     return value
   if not isinstance(value, (list, tuple)):
     raise _wrong(path, type_spec, value)
   rows = [
-    _flatten(element, element_type, (*path, i), by_value=True)
+    flatten(element, element_type, (*path, i), by_value=True)
     for i, element in enumerate(value)
   ]
   return sequences.dataset_of_rows(rows, element_type)
@@ -414,12 +378,12 @@ def _wrong(path: Path, type_spec: tff.Type, value) -> TypeError:
   text = text if len(text) <= 80 else text[:77] + '...'
   kind = getattr(value, 'dtype', None)
   return TypeError(
-    f'{_name(path)} must be of type {type_spec} and fit in it, found {text}'
+    f'{name_of(path)} must be of type {type_spec} and fit in it, found {text}'
     f'{f" of type {kind}" if kind is not None else ""}.'
   )
 
 
-def _name(path: Path) -> str:
+def name_of(path: Path) -> str:
   """Returns the name of a part of an argument: `clients[2].size`."""
   root, steps = ('argument', path)
   if path and isinstance(path[0], str):

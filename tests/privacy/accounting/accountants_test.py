@@ -68,6 +68,25 @@ def test_published_epsilons_of_tf_privacy_by_accountant(
   ) == pytest.approx(epsilon, rel=5e-5)
 
 
+@pytest.mark.slow
+def test_tf_privacy_itself_says_the_same():
+  # Slow for its import of TensorFlow. 100 * 80 / 1920 epochs are, rounded up in
+  # floats, 101 rounds. Its best order is another, as its moments are.
+  lib = pytest.importorskip(
+    'tensorflow_privacy.privacy.analysis.compute_dp_sgd_privacy_lib'
+  )
+  theirs, _ = lib.compute_dp_sgd_privacy(1920, 80, 1.52999, 100 / 24, 1e-5)
+  epsilon = functions.compute_epsilon(
+    **PAPER, num_rounds=101, noise_multiplier=1.52999
+  )
+  assert theirs == pytest.approx(1.5073, abs=5e-5)
+  assert epsilon < theirs < 1.0005 * epsilon
+  hundred = functions.compute_epsilon(
+    **PAPER, num_rounds=100, noise_multiplier=1.52999
+  )
+  assert hundred == pytest.approx(1.49999, abs=5e-6)
+
+
 def test_tutorial_of_tf_privacy():
   # TensorFlow Privacy, tutorials/README.md: N = 60000, batch 256, noise 1.1, 60
   # epochs, delta 1e-5 give 'eps = 3.01', by the conversion of Mironov 2017,

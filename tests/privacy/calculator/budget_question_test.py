@@ -122,11 +122,11 @@ def test_more_rounds_than_strategies_are_made_for_raise():
     ({'num_rounds': 1}, 'must be given, found `num_rounds`'),
     (
       {'num_rounds': 1, 'target_epsilon': 1, 'clients_per_round': None},
-      '`clients_per_round` must be given, or `noise_to_clients_ratio`',
+      '`clients_per_round` must be given',
     ),
     (
       {'num_rounds': 1, 'target_epsilon': 1, 'num_clients': None},
-      '`num_clients` must be given, or all of',
+      '`num_clients` must be given; without it all of',
     ),
     (
       {'num_rounds': 1, 'target_epsilon': 1, 'sampling': 'min_separation'},

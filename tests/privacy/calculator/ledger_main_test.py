@@ -168,7 +168,6 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(capsys, runs, tmp_path):
     ([str(tmp_path)], 'has no ledger.jsonl: it is not that of a private run'),
     ([__file__], 'is not a ledger: that of a run is the ledger.jsonl in its'),
     ([runs[0], runs[0]], 'ledgers must be different ones'),
-    ([runs[0], '--formt=json'], 'formt'),
   ):
     code, out, err = run_here(capsys, *arguments)
     assert (code, out) == (2, '')

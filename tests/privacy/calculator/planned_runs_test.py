@@ -65,6 +65,19 @@ def test_the_question_of_the_flags_is_added_too(capsys, files):
   assert answer['together']['epsilon'] == pytest.approx(expected.epsilon)
 
 
+def test_each_run_alone_costs_less_than_all_of_them(capsys, tmp_path):
+  # By 'rdp', the first alone has more than both have by 'pld'.
+  paths = []
+  for name, plan in zip('ab', PLANS, strict=False):
+    paths.append(tmp_path / name)
+    paths[-1].write_text(json.dumps(privacy.plan_to_json(plan)))
+  flags = f'--together={",".join(map(str, paths))}'
+  for accountant in ('rdp', 'pld'):
+    answer = ask(capsys, flags, f'--accountant={accountant}')
+    alone = [each['epsilon'] for each in answer['plans']]
+    assert max(alone) < answer['together']['epsilon'] < sum(alone)
+
+
 def test_what_is_not_proved_of_noise_in_integers_is_not_claimed(
   capsys, tmp_path
 ):

@@ -1,5 +1,7 @@
 """Tests of privacy.ledger.ledger_file, by the ledger that it is for."""
 
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -311,6 +313,16 @@ def test_second_opening_is_refused(path):
     with pytest.raises(privacy.LedgerInUseError, match='cannot share one'):
       privacy.PrivacyLedger(path, PLAN)
   charge(path, [0])
+
+
+@pytest.mark.parametrize('code', [errno.ENOLCK, errno.ENOSYS])
+def test_a_disk_without_locks_is_named(path, monkeypatch, code):
+  def fail(*args):
+    raise OSError(code, os.strerror(code))
+
+  monkeypatch.setattr(fcntl, 'flock', fail)
+  with pytest.raises(OSError, match='the disk has no file locks, .*jsonl'):
+    privacy.PrivacyLedger(path, PLAN)
 
 
 # In a process of its own: a fork of this one, with TensorFlow's threads in it,

@@ -1,12 +1,15 @@
-"""Runs rounds on a Ray of its own, to be disturbed.
+"""Rounds that take their time, to be disturbed.
 
-  python -m tests.runtime.ray.rounds NUM_ROUNDS
+  python -m tests.runtime.ray.rounds FOLDER
 
-Prints a line for each round. Ends with exit code 1 and a line where the cluster
-is lost, as `tasks.train` does.
+runs such rounds on a Ray of its own, until it is ended; prints a line for each.
 """
 
+import contextlib
+import pathlib
 import sys
+import threading
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -14,33 +17,61 @@ import tensorflow_federated as tff
 
 from tff_clipping import runtime
 
-
-@tff.tensorflow.computation(np.float32)
-def _work(x):
-  """Takes 0.2 seconds."""
-  start = tf.timestamp()
-  end = tf.while_loop(
-    lambda now: now < start + 0.2, lambda now: tf.timestamp(), [start]
-  )[0]
-  return x + 0 * tf.cast(end - start, tf.float32)
+# Their sum depends on the order in which they are added up.
+FLOATS = [np.float32(x) for x in np.random.default_rng(0).normal(size=16) * 1e3]
 
 
-@tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
-def _total(values):
-  return tff.federated_sum(tff.federated_map(_work, values))
+def build_slow_sum(folder: pathlib.Path, seconds: float):
+  """Returns a sum whose clients take their time, and leave a file each."""
+
+  @tff.tensorflow.computation(np.float32)
+  def work(x):
+    name = tf.strings.join([str(folder), '/', tf.strings.as_string(x)])
+    start = tf.timestamp()
+    with tf.control_dependencies([tf.io.write_file(name, '')]):
+      end = tf.while_loop(
+        lambda now: now < start + seconds, lambda now: tf.timestamp(), [start]
+      )[0]
+    return x + 0 * tf.cast(end - start, tf.float32)
+
+  @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
+  def comp(values):
+    return tff.federated_sum(tff.federated_map(work, values))
+
+  return comp
 
 
-def main(num_rounds: str) -> int:
-  """Runs the rounds; returns the exit code."""
+@contextlib.contextmanager
+def when_clients_work(
+  folder: pathlib.Path, function: Callable[[], object]
+) -> Iterator[None]:
+  """Calls a function once four clients have left their file, in the body."""
+  for path in folder.iterdir():
+    path.unlink()
+  is_over = threading.Event()
+
+  def wait():
+    while len(list(folder.iterdir())) < 4:
+      if is_over.wait(0.01):
+        return
+    function()
+
+  thread = threading.Thread(target=wait)
+  thread.start()
   try:
-    with runtime.set_ray_context(num_workers=2):
-      for _ in range(int(num_rounds)):
-        print(_total([1.0, 2.0, 3.0, 4.0]), flush=True)
-  except runtime.ClusterError as e:
-    print(f'Error: {e}', file=sys.stderr)
-    return 1
-  return 0
+    yield
+  finally:
+    is_over.set()
+    thread.join()
+
+
+def main(folder: str) -> None:
+  """Runs the rounds."""
+  comp = build_slow_sum(pathlib.Path(folder), seconds=0.2)
+  with runtime.set_ray_context(num_workers=2):
+    while True:
+      print(comp(FLOATS), flush=True)
 
 
 if __name__ == '__main__':
-  sys.exit(main(*sys.argv[1:]))
+  main(*sys.argv[1:])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tasks.data import task
-from tasks.data.partitions.partition_config import PartitionConfig
+from tasks.data.partitions import PartitionConfig
 
 
 def _split(num_clients):
@@ -56,3 +56,49 @@ def test_the_digest_is_of_every_example_and_of_whose_it_is():
   assert before != other.compute_digest()
   moved = dataclasses.replace(_task(10), partition=_split(4))
   assert before != moved.compute_digest()
+
+
+def _natural(owners):
+  owners = np.array(owners)
+  rows = np.arange(len(owners))
+  return task.Task(
+    name='mine',
+    train=collections.OrderedDict(
+      x=rows[:, None].astype(np.int32), y=np.zeros(len(rows), np.int32)
+    ),
+    partition=PartitionConfig('natural').split(
+      np.zeros(len(rows), np.int32), owners
+    ),
+    test=collections.OrderedDict(
+      x=np.full([1, 1], 99, np.int32), y=np.zeros(1, np.int32)
+    ),
+    num_classes=1,
+    source='made for a test',
+    test_is_held_out=True,
+    test_is_of_clients=True,
+  )
+
+
+def test_held_out_clients_are_the_test_set_and_train_nothing():
+  whole = _natural(['a', 'b', 'c', 'd', 'a', 'b', 'c', 'd'])
+  found = whole.with_held_out_clients(1, seed=0)
+  (held_out,) = set(whole.client_ids) - set(found.client_ids)
+  assert len(found.client_ids) == 3
+  place = whole.client_ids.index(held_out)
+  assert found.test['x'][:, 0].tolist() == [place, place + 4]
+  trained = np.concatenate(found.partition.indices)
+  assert sorted([*trained, *found.test['x'][:, 0]]) == list(range(8))
+  assert not found.test_is_held_out
+  assert not found.test_is_of_clients
+  # The same for a seed, and others for another.
+  drawn = {whole.with_held_out_clients(2, s).client_ids for s in range(9)}
+  assert len(drawn) > 1
+  again = whole.with_held_out_clients(1, seed=0)
+  assert again.compute_digest() == found.compute_digest()
+
+
+def test_clients_that_cannot_be_held_out_are_refused():
+  with pytest.raises(ValueError, match='fewer than the 2 clients .* found 2'):
+    _natural(['a', 'b']).with_held_out_clients(2, seed=0)
+  with pytest.raises(ValueError, match='for the natural partition only'):
+    _task(10).with_held_out_clients(1, seed=0)

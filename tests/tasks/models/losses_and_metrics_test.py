@@ -1,13 +1,20 @@
-"""Tests of losses and metrics by their names, against NumPy."""
+"""Tests of losses and metrics by name, against NumPy.
+
+They take logits, also where Keras's defaults take probabilities; padding does
+not count; and a metric without a value is NaN.
+"""
 
 import collections
 import math
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tasks.data import own
+from tasks.data.partitions import PartitionConfig
 from tasks.models import evaluation, losses_and_metrics, objective, tff_model
 
 _RNG = np.random.default_rng(0)
@@ -15,85 +22,61 @@ _RNG = np.random.default_rng(0)
 _NEAR = dict(rel=1e-5)
 
 
-def _identity(shape):
-  """Returns a model of one weight, 1, by which it multiplies."""
+class _Scale(tf.keras.layers.Layer):
+  """Multiplies by its one weight."""
 
-  class Scale(tf.keras.layers.Layer):
-    def build(self, input_shape):
-      del input_shape
-      self.weight = self.add_weight('w', [], initializer='ones')
+  def build(self, input_shape):
+    del input_shape
+    self.weight = self.add_weight('w', [], initializer='ones')
 
-    def call(self, inputs):
-      return tf.nest.map_structure(lambda x: self.weight * x, inputs)
-
-  def create_model():
-    inputs = (
-      {name: tf.keras.Input(each, name=name) for name, each in shape.items()}
-      if isinstance(shape, dict)
-      else tf.keras.Input(shape)
-    )
-    return tf.keras.Model(inputs, Scale()(inputs))
-
-  return create_model
+  def call(self, inputs):
+    return self.weight * inputs
 
 
-def _evaluate(
-  x, y, loss, metrics, *, shape=None, functions=None, masked=frozenset()
-):
+def _evaluate(x, y, loss=None, *metrics, has_padding=None, functions=None):
   """Returns what is measured of a model that gives x."""
-  spec = tf.nest.map_structure(
-    lambda array: tf.TensorSpec(array.shape[1:], array.dtype), dict(x=x, y=y)
+  settings = types.SimpleNamespace(loss=loss, metrics=metrics, metric_goal=None)
+  asked = (
+    objective.Objective(loss, tuple(map(_own, metrics)), 'min')
+    if functions
+    else objective.create_objective(settings)
   )
+  task = own.create_task(
+    'test',
+    PartitionConfig('iid', num_clients=1),
+    **dict(x=x, y=y, x_test=x, y_test=y, has_padding=has_padding),
+    kinds=asked.kinds,
+  )
+  asked.check_task(task)
+  given = task, functions or {}
   model_fn = tff_model.build_model_fn(
-    _identity(shape or x.shape[1:]),
-    spec,
-    loss=losses_and_metrics.create_loss(
-      loss, masked=masked, functions=functions
-    ),
+    lambda: tf.keras.Sequential([tf.keras.Input(x.shape[1:]), _Scale()]),
+    task.element_spec,
+    loss=losses_and_metrics.create_loss(asked, *given),
   )
   evaluate = evaluation.build_evaluation_fn(
-    model_fn,
-    collections.OrderedDict(x=x, y=y),
-    [
-      losses_and_metrics.TestMetric(
-        name,
-        output,
-        losses_and_metrics.create_metric(
-          source, is_masked=output in masked, functions=functions
-        ),
-      )
-      for name, source, output in metrics
-    ],
+    model_fn, task.test, losses_and_metrics.create_metrics(asked, *given)
   )
   return evaluate(tff.learning.models.ModelWeights([np.float32(1)], []))
 
 
-def test_every_name_makes_a_loss_or_a_metric():
-  for name in objective.LOSSES:
-    found = losses_and_metrics.create_loss({None: name})
-    assert isinstance(found, tf.keras.losses.Loss)
-  for name in objective.METRICS:
-    found = losses_and_metrics.create_metric(name)()
-    assert isinstance(found, tf.keras.metrics.Metric)
+def _own(source):
+  return objective.Metric(source.rpartition(':')[2], source)
 
 
 def test_errors_of_a_regression_are_over_all_batches():
   # More than one batch, the last of which is short.
   x, y = _RNG.normal(size=(2, 300, 1)).astype(np.float32)
   found = _evaluate(
-    x,
-    y,
-    {None: 'mean_squared_error'},
-    [
-      (name, name, None)
-      for name in ('mean_absolute_error', 'root_mean_squared_error', 'r2_score')
-    ],
+    *(x, y, 'mean_squared_error'),
+    *('mae', 'MeanAbsoluteError', 'root_mean_squared_error', 'r2_score'),
   )
-  squared = np.square(x - y).mean()
+  squared, absolute = np.square(x - y).mean(), np.abs(x - y).mean()
   assert found == pytest.approx(
     dict(
       test_loss=squared,
-      test_mean_absolute_error=np.abs(x - y).mean(),
+      test_mae=absolute,
+      test_MeanAbsoluteError=absolute,
       test_root_mean_squared_error=math.sqrt(squared),
       test_r2_score=1 - squared / y.var(),
     ),
@@ -101,80 +84,116 @@ def test_errors_of_a_regression_are_over_all_batches():
   )
 
 
-def test_perplexity_is_over_all_tokens_that_count():
-  x = _RNG.normal(size=(300, 4, 3)).astype(np.float32)
-  y = _RNG.integers(1, 3, size=(300, 4)).astype(np.int32)
+@pytest.mark.parametrize('has_padding', [True, False])
+def test_padding_counts_in_neither_loss_nor_metrics(has_padding):
+  x = _RNG.normal(size=(300, 4, 7)).astype(np.float32)
+  y = _RNG.integers(1, 7, size=(300, 4)).astype(np.int32)
   # Rows of all lengths: a mean over batches would weigh tokens unlike.
   y[np.arange(4) >= _RNG.integers(1, 5, 300)[:, None]] = 0
   y[256:, 1:] = 0
   log_probs = x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
   terms = -np.take_along_axis(log_probs, y[..., None], axis=-1)[..., 0]
-  loss, metrics = (
-    {None: 'sparse_categorical_crossentropy'},
-    [('perplexity', 'perplexity', None)],
-  )
-  found = _evaluate(x, y, loss, metrics, masked=frozenset([None]))
-  assert found['test_perplexity'] == pytest.approx(
-    np.exp(terms[y != 0].mean()), **_NEAR
-  )
-  # Where 0 is a token, it counts.
-  found = _evaluate(x, y, loss, metrics)
-  assert found['test_perplexity'] == pytest.approx(
-    np.exp(terms.mean()), **_NEAR
-  )
-  assert found['test_loss'] == pytest.approx(terms.mean(), **_NEAR)
-
-
-def test_several_labels_at_once_are_judged_by_logits():
-  x = _RNG.normal(size=(40, 3)).astype(np.float32)
-  y = _RNG.integers(2, size=(40, 3)).astype(np.float32)
+  counts = y != 0 if has_padding else y >= 0
   found = _evaluate(
-    x,
-    y,
-    {None: 'binary_crossentropy'},
-    [(name, name, None) for name in ('binary_accuracy', 'precision', 'recall')],
+    *(x, y, None, 'accuracy', 'perplexity'),
+    *('sparse_top_k_categorical_accuracy', 'SparseCategoricalCrossentropy'),
+    has_padding=has_padding,
+  )
+  mean = terms[counts].mean()
+  ranks = (x > np.take_along_axis(x, y[..., None], axis=-1)).sum(axis=-1)
+  del found['test_loss']  # Weighted by batches: below.
+  assert found == pytest.approx(
+    dict(
+      test_accuracy=(ranks == 0)[counts].mean(),
+      test_perplexity=np.exp(mean),
+      test_sparse_top_k_categorical_accuracy=(ranks < 5)[counts].mean(),
+      test_SparseCategoricalCrossentropy=mean,
+    ),
+    **_NEAR,
+  )
+
+
+def test_the_loss_of_a_batch_is_the_mean_of_the_tokens_that_count():
+  x = _RNG.normal(size=(2, 3, 4)).astype(np.float32)
+  y = np.array([[1, 2, 0], [3, 0, 0]])
+  terms = tf.keras.losses.sparse_categorical_crossentropy(
+    y, x, from_logits=True
+  ).numpy()
+  loss = losses_and_metrics.cross_entropy(is_masked=True)
+  assert float(loss(y, x)) == pytest.approx(terms[y != 0].mean(), **_NEAR)
+  assert float(loss(np.zeros_like(y), x)) == 0
+
+
+@pytest.mark.parametrize('columns', [1, 3])
+def test_labels_of_0_and_1_are_judged_by_logits(columns):
+  x = _RNG.normal(size=(40, columns)).astype(np.float32)
+  y = _RNG.integers(2, size=(40, columns)).astype(np.float32)
+  found = _evaluate(
+    *(x, y, 'binary_crossentropy', 'accuracy'),
+    *('binary_accuracy', 'precision', 'Recall', 'BinaryCrossentropy'),
   )
   right = (x > 0) & (y == 1)
+  terms = np.mean(np.log1p(np.exp(x)) - x * y)
   assert found == pytest.approx(
     dict(
-      test_loss=np.mean(np.log1p(np.exp(x)) - x * y),
+      test_loss=terms,
+      test_accuracy=np.mean((x > 0) == (y == 1)),
       test_binary_accuracy=np.mean((x > 0) == (y == 1)),
       test_precision=right.sum() / (x > 0).sum(),
-      test_recall=right.sum() / y.sum(),
+      test_Recall=right.sum() / y.sum(),
+      test_BinaryCrossentropy=terms,
     ),
     **_NEAR,
   )
 
 
-def test_the_losses_of_several_outputs_add_up():
-  x = dict(
-    kind=_RNG.normal(size=(10, 3)).astype(np.float32),
-    size=_RNG.normal(size=(10, 1)).astype(np.float32),
-  )
-  y = dict(
-    kind=_RNG.integers(3, size=10).astype(np.int32),
-    size=_RNG.normal(size=(10, 1)).astype(np.float32),
-  )
-  found = _evaluate(
-    x,
-    y,
-    dict(kind='sparse_categorical_crossentropy', size='mean_squared_error'),
-    [
-      ('kind_accuracy', 'accuracy', 'kind'),
-      ('size_mean_absolute_error', 'mean_absolute_error', 'size'),
-    ],
-    shape={'kind': [3], 'size': [1]},
-  )
-  log_probs = x['kind'] - np.log(np.exp(x['kind']).sum(axis=1, keepdims=True))
+def test_rows_of_one_class_are_judged_by_logits():
+  x = _RNG.normal(size=(40, 5)).astype(np.float32)
+  y = np.eye(5, dtype=np.float32)[_RNG.integers(5, size=40)]
+  found = _evaluate(x, y, 'CategoricalCrossentropy', 'accuracy')
+  log_probs = x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
   assert found == pytest.approx(
     dict(
-      test_loss=-log_probs[np.arange(10), y['kind']].mean()
-      + np.square(x['size'] - y['size']).mean(),
-      test_kind_accuracy=np.mean(x['kind'].argmax(axis=1) == y['kind']),
-      test_size_mean_absolute_error=np.abs(x['size'] - y['size']).mean(),
+      test_loss=-(y * log_probs).sum(axis=1).mean(),
+      test_accuracy=np.mean(x.argmax(axis=1) == y.argmax(axis=1)),
     ),
     **_NEAR,
   )
+
+
+@pytest.mark.parametrize('offset', [0, 50, -50])
+@pytest.mark.parametrize('share', [0.5, 0.01])
+def test_auc_is_exact_however_confident_the_logits_are(offset, share):
+  y = (np.arange(1000)[:, None] < 1000 * share).astype(np.float32)
+  x = np.round(_RNG.normal(size=y.shape) + y, 1).astype(np.float32)
+  pairs = x[y == 1][:, None] - x[y == 0]
+  expected = np.mean((pairs > 0) + (pairs == 0) / 2)
+  x += np.float32(offset)
+  # Offsets keep the order of numbers that are 0.1 apart.
+  found = _evaluate(x, y, 'binary_crossentropy', 'auc')
+  assert found['test_auc'] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_metric_without_a_value_is_nan():
+  x = np.full([8, 1], -1, np.float32)
+  zeros = np.zeros_like(x)
+  found = _evaluate(
+    x, zeros, 'binary_crossentropy', 'auc', 'precision', 'recall', 'accuracy'
+  )
+  assert math.isnan(found['test_auc'])
+  assert math.isnan(found['test_precision'])
+  assert math.isnan(found['test_recall'])
+  assert found['test_accuracy'] == 1
+  found = _evaluate(x, zeros + 0.1, 'mean_squared_error', 'r2_score')
+  assert math.isnan(found['test_r2_score'])
+
+
+def test_a_share_has_the_digits_of_float64():
+  y = np.arange(10, dtype=np.int32) % 2
+  x = np.tile(np.float32([[1, 0]]), [10, 1])
+  x[0] = [0, 1]
+  # 4 of 10: in float32 it is another number.
+  assert _evaluate(x, y)['test_accuracy'] == 0.4
 
 
 def _cubed(y_true, y_pred):
@@ -203,10 +222,7 @@ class _Largest(tf.keras.metrics.Metric):
 def test_functions_and_objects_of_ones_own_are_taken(loss, largest):
   x, y = _RNG.normal(size=(2, 300, 1)).astype(np.float32)
   found = _evaluate(
-    x,
-    y,
-    {None: 'mine.py:loss'},
-    [('largest', 'mine.py:largest', None), ('cubed', 'mine.py:cubed', None)],
+    *(x, y, 'mine.py:loss', 'mine.py:largest', 'mine.py:cubed'),
     functions={
       'mine.py:loss': loss,
       'mine.py:largest': largest,
@@ -225,54 +241,50 @@ def test_functions_and_objects_of_ones_own_are_taken(loss, largest):
   )
 
 
-def test_a_share_has_the_digits_of_float64():
-  y = np.arange(10, dtype=np.int32) % 2
-  x = np.tile(np.float32([[1, 0]]), [10, 1])
-  x[0] = [0, 1]
-  metric = losses_and_metrics.ACCURACY
-  found = _evaluate(
-    x,
-    y,
-    {None: 'sparse_categorical_crossentropy'},
-    [(metric.name, 'accuracy', None)],
-  )
-  # 4 of 10: in float32 it is another number.
-  assert found['test_accuracy'] == 0.4
-
-
-def test_what_makes_no_loss_or_metric_is_refused():
-  functions = {'mine.py:f': lambda: 1}
-  with pytest.raises(TypeError, match='`loss` must be a function'):
-    losses_and_metrics.create_loss({None: 'mine.py:f'}, functions=functions)
-  with pytest.raises(TypeError, match='`metrics` must be functions'):
-    losses_and_metrics.create_metric('mine.py:f', functions=functions)()
-
-
 @pytest.mark.parametrize(
-  ('metric', 'words'),
+  ('loss', 'metric', 'function', 'error', 'words'),
   [
-    (lambda y_true, y_pred: y_true * math.nan, 'found NaN for bad'),
-    (lambda: tf.keras.metrics.Precision(thresholds=[0, 1]), 'single numbers'),
+    ('mine.py:f', None, lambda: 1, TypeError, '`loss` must be a function'),
+    ('mse', 'mine.py:f', lambda: 1, TypeError, '`metrics` must be functions'),
+    (
+      *('mse', 'mine.py:f'),
+      lambda: tf.keras.metrics.Precision(thresholds=[0, 1]),
+      *(ValueError, 'single numbers'),
+    ),
+    ('mean_square', None, None, ValueError, '`loss` must be a name .*found'),
+    ('mse', 'error', None, ValueError, '`metrics` must be a name'),
+    # It needs an argument.
+    ('mse', 'MeanRelativeError', None, ValueError, '`metrics` must be a name'),
   ],
 )
-def test_a_metric_that_cannot_be_computed_is_an_error(metric, words):
+def test_what_makes_no_loss_or_metric_is_refused(
+  loss, metric, function, error, words
+):
   x, y = _RNG.integers(2, size=(2, 8, 1)).astype(np.float32)
-  with pytest.raises(ValueError, match=words):
-    _evaluate(
-      x,
-      y,
-      {None: 'mean_squared_error'},
-      [('bad', 'mine.py:bad', None)],
-      functions={'mine.py:bad': metric},
-    )
+  functions = {'mine.py:f': function} if function else None
+  with pytest.raises(error, match=words):
+    _evaluate(x, y, loss, *([metric] if metric else []), functions=functions)
 
 
 def test_of_a_model_that_has_diverged_the_loss_tells():
-  x = np.full([2, 1], math.inf, np.float32)
-  found = _evaluate(
-    x,
-    np.zeros([2, 1], np.float32),
-    {None: 'mean_squared_error'},
-    [('r2_score', 'r2_score', None)],
+  settings = collections.namedtuple('S', 'loss metrics metric_goal')
+  asked = objective.create_objective(settings('mse', ('r2_score',), None))
+  y = np.zeros([2, 1], np.float32)
+  model_fn = tff_model.build_model_fn(
+    lambda: tf.keras.Sequential([tf.keras.Input([1]), _Scale()]),
+    dict(x=tf.TensorSpec([1]), y=tf.TensorSpec([1])),
+    loss=tf.keras.losses.MeanSquaredError(),
   )
-  assert not math.isfinite(found['test_loss'])
+  task = own.create_task(
+    'test',
+    PartitionConfig('iid', num_clients=1),
+    **dict(x=y, y=y, x_test=y, y_test=y),
+    kinds='numbers',
+  )
+  evaluate = evaluation.build_evaluation_fn(
+    model_fn,
+    dict(x=y + 1, y=y),
+    losses_and_metrics.create_metrics(asked, task, {}),
+  )
+  weights = tff.learning.models.ModelWeights([np.float32(math.inf)], [])
+  assert not math.isfinite(evaluate(weights)['test_loss'])

@@ -1,5 +1,10 @@
-"""Tests of what a model of a user's own has to be, by what it does."""
+"""Tests of what a model of a user's own has to be, by what it does.
 
+It gives logits where the loss takes them, TFF trains all of it, and a file has
+all of its weights.
+"""
+
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -11,9 +16,7 @@ _SHAPE = (8,)
 
 def _create(create_model, num_classes):
   return own_models.create_own_model(
-    create_model,
-    _SHAPE,
-    outputs=own_models.Output(num_classes, (num_classes,)),
+    create_model, _SHAPE, num_classes, output_shape=(num_classes,)
   )
 
 
@@ -114,9 +117,8 @@ def test_probabilities_of_whole_numbers_are_no_logits(dtype):
 
   with pytest.raises(ValueError, match='must give logits, found probabilities'):
     own_models.create_own_model(
-      create_model,
-      _SHAPE,
-      outputs=own_models.Output(2, (*_SHAPE, 2)),
+      *(create_model, _SHAPE, 2),
+      output_shape=(*_SHAPE, 2),
       input_dtype=dtype,
     )
 
@@ -177,17 +179,54 @@ def test_labels_may_be_of_another_length_than_the_inputs():
       ]
     )
 
-  own_models.create_own_model(
-    create_model, _SHAPE, outputs=own_models.Output(4, (3, 4))
-  )
+  own_models.create_own_model(create_model, _SHAPE, 4, output_shape=(3, 4))
+  with pytest.raises(ValueError, match=r'shape \[2, 4\] .* found \[2, 3, 4\]'):
+    _create(create_model, 4)
 
 
-def test_several_classes_at_once_are_named():
-  with pytest.raises(
-    ValueError, match=r'logits \[2, 20, 2\] .* several .* binary_crossentropy'
-  ):
-    own_models.create_own_model(
-      lambda shape, n: tf.keras.Sequential([_LAYERS.Dense(20)]),
-      _SHAPE,
-      outputs=own_models.Output(2, (20, 2)),
+class _Keeps(_LAYERS.Layer):
+  """Applies dense layers, wherever it keeps them."""
+
+  def __init__(self, keep):
+    super().__init__()
+    self.kept = keep([_LAYERS.Dense(8) for _ in range(4)])
+
+  def call(self, inputs):
+    for layer in tf.nest.flatten(self.kept):
+      inputs = layer(inputs)
+    return inputs
+
+
+@pytest.mark.parametrize(
+  ('keep', 'is_whole'),
+  [
+    (list, True),
+    (lambda layers: [layers[:2], layers[2:]], False),
+    (lambda layers: [tuple(layers[:2]), tuple(layers[2:])], False),
+    (lambda layers: {'a': layers[:2], 'b': layers[2:]}, False),
+    (lambda layers: {'a': dict(b=layers[0]), 'c': layers[1:]}, False),
+  ],
+)
+def test_a_model_whose_file_would_lack_weights_is_refused(
+  tmp_path, keep, is_whole
+):
+  def create_model(input_shape, num_classes):
+    return tf.keras.Sequential(
+      [tf.keras.Input(input_shape), _Keeps(keep), _LAYERS.Dense(num_classes)]
     )
+
+  path = tmp_path / 'model.weights.h5'
+  if not is_whole:
+    with pytest.raises(ValueError, match='Keras can write.* 2 of 10 .*kernel'):
+      _create(create_model, 4)
+    with pytest.raises(ValueError, match='2 of 10 weights'):
+      own_models.save_weights(create_model(_SHAPE, 4), path)
+    return
+  model = _create(create_model, 4)
+  before = model.get_weights()
+  own_models.save_weights(model, path)
+  other = create_model(_SHAPE, 4)
+  other.load_weights(path)
+  for each in (model, other):
+    for a, b in zip(each.get_weights(), before, strict=True):
+      np.testing.assert_array_equal(a, b)

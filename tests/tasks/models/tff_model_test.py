@@ -7,83 +7,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks.models import (
-  evaluation,
-  keras_models,
-  losses_and_metrics,
-  tff_model,
-)
+from tasks.models import keras_models, tff_model
 from tff_clipping import learning
 from tff_clipping.programs.clients import client_store
 
 _DIGITS = (28, 28, 1)
 _IMAGES = (32, 32, 3)
-
-
-@pytest.mark.slow
-def test_padding_counts_in_neither_loss_nor_accuracy():
-  spec = dict(x=tf.TensorSpec([8], tf.int32), y=tf.TensorSpec([8], tf.int32))
-  model = tff_model.build_model_fn(
-    lambda: keras_models.create_shakespeare_lstm((8,), 90), spec
-  )()
-  x = np.zeros((1, 8), np.int32)
-  y = np.zeros((1, 8), np.int32)
-  x[0, :3], y[0, :3] = [88, 5, 6], [5, 6, 89]
-  output = model.forward_pass(collections.OrderedDict(x=x, y=y), training=True)
-  unmasked = tf.keras.losses.sparse_categorical_crossentropy(
-    y, output.predictions, from_logits=True
-  )
-  # The mean over the three tokens that count.
-  assert float(output.loss) == pytest.approx(
-    float(tf.reduce_mean(unmasked[0, :3])), rel=1e-4
-  )
-  unfinalized = model.report_local_unfinalized_metrics()
-  _, counted = unfinalized['sparse_categorical_accuracy']
-  assert counted == 3
-
-
-@pytest.mark.parametrize(
-  ('has_padding', 'accuracy'), [(True, 1), (False, 0.25)]
-)
-def test_a_class_0_counts_unless_it_is_padding(has_padding, accuracy):
-  # It always says 1.
-  model_fn = tff_model.build_model_fn(
-    lambda: tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=[8, 1])]),
-    dict(x=tf.TensorSpec([8, 1], tf.float32), y=tf.TensorSpec([8], tf.int32)),
-    has_padding=has_padding,
-  )
-  test = collections.OrderedDict(
-    x=np.zeros([4, 8, 1], np.float32), y=np.tile([0, 0, 0, 1], [4, 2])
-  )
-  test['y'] = test['y'].astype(np.int32)
-  accuracy_metric = losses_and_metrics.TestMetric(
-    'accuracy',
-    None,
-    losses_and_metrics.create_metric('accuracy', is_masked=has_padding),
-  )
-  evaluate = evaluation.build_evaluation_fn(model_fn, test, [accuracy_metric])
-  weights = tff.learning.models.ModelWeights(
-    [np.zeros([1, 2], np.float32), np.float32([0, 1])], []
-  )
-  found = evaluate(weights)
-  assert found['test_accuracy'] == accuracy
-  # The logit of the label is 1 in as many as are right, and 0 in the others.
-  assert found['test_loss'] == pytest.approx(
-    np.log(1 + np.exp(1)) - accuracy, rel=1e-5
-  )
-
-
-@pytest.mark.slow
-def test_batch_of_padding_alone_has_no_loss():
-  spec = dict(x=tf.TensorSpec([3], tf.int32), y=tf.TensorSpec([3], tf.int32))
-  model = tff_model.build_model_fn(
-    lambda: keras_models.create_shakespeare_lstm((3,), 5), spec
-  )()
-  tokens = np.zeros((2, 3), np.int32)
-  output = model.forward_pass(
-    collections.OrderedDict(x=tokens, y=tokens), training=True
-  )
-  assert float(output.loss) == 0
 
 
 def _examples(shape, num_classes, num_examples=6):

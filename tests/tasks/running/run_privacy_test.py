@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from tasks.algorithms.experiment import ExperimentConfig
+from tasks import config as config_lib
 from tasks.data import task
-from tasks.data.partitions.partition_config import PartitionConfig
-from tasks.running.run_folder import RunFolder
-from tasks.running.run_privacy import RunPrivacy, find_caveats
+from tasks.data.partitions import PartitionConfig
+from tasks.running.folder import RunFolder
+from tasks.running.run_privacy import RunPrivacy, add_unchecked, find_caveats
 from tests.tasks.small_runs import DP_FED_AVG
 from tff_clipping import aggregators, privacy
 from tff_clipping.programs.checks import records
@@ -40,7 +40,7 @@ def _task(test_is_of_clients=False, partition_name='iid'):
 
 
 def _find(changes, test_is_of_clients=False, clipping_norm_source=None):
-  asked = ExperimentConfig(**{**DP_FED_AVG, **changes})
+  asked = config_lib.create(**{**DP_FED_AVG, **changes})
   return find_caveats(asked, _task(test_is_of_clients), clipping_norm_source)
 
 
@@ -54,7 +54,6 @@ def test_a_run_that_keeps_its_secrets_has_none(changes):
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    (dict(noise_seed=1), 'the seed of the noise was given'),
     (dict(sampling_seed=0), 'the seed of the cohorts was given'),
     (_GROUPS | dict(sampling_seed=1), 'the seed of the cohorts was given'),
     (dict(simulation_diagnostics=True), 'exact figures of the clients'),
@@ -78,34 +77,22 @@ def test_exact_figures_that_the_run_rests_on_are_said():
   ]
 
 
-def test_an_aggregator_that_nobody_has_checked_is_said(tmp_path):
-  config = ExperimentConfig(**{**DP_FED_AVG, 'aggregator': 'own:create'})
-  plan = privacy.PrivacyPlan(
-    num_clients=40,
-    clients_per_round=8,
-    num_rounds=2,
-    noise_multiplier=4.0,
-    target_delta=1e-3,
-  )
-  run = RunPrivacy(config, RunFolder(tmp_path), plan, ('another',))
+def test_an_aggregator_that_nobody_has_checked_is_said():
   private = aggregators.dp_mean_factory(
     clipping_norm=1.0, noise_multiplier=4.0, clients_per_round=8
   )
   value_type = tff.TensorType(np.float32, [2])
-  assert run.of_process(private.create(value_type)) == run
+  checked = private.create(value_type)
+  assert add_unchecked(('another',), checked) == ('another',)
   by_hand = aggregators.difference_clipping_factory(
     1.0, aggregators.gaussian_noise_factory(4.0)
-  )
-  assert run.of_process(by_hand.create(value_type)).caveats == (
-    'another',
-    records.UNCHECKED,
-  )
-  public = RunPrivacy(config, RunFolder(tmp_path), None, ())
-  assert public.of_process(by_hand.create(value_type)) == public
+  ).create(value_type)
+  expected = ('another', records.UNCHECKED)
+  assert add_unchecked(('another',), by_hand) == expected
 
 
 def test_made_up_clients_are_said():
-  asked = ExperimentConfig(**DP_FED_AVG)
+  asked = config_lib.create(**DP_FED_AVG)
   (found,) = find_caveats(asked, _task(partition_name='class_balanced'), None)
   assert 'made up by a split' in found
 
@@ -132,7 +119,7 @@ def test_a_run_without_a_plan_has_none():
 def test_the_plan_says_what_the_tightest_proved_accountant_charges(
   tmp_path, monkeypatch, capsys, changes, is_told
 ):
-  config = ExperimentConfig(**{**DP_FED_AVG, **changes})
+  config = config_lib.create(**{**DP_FED_AVG, **changes})
   plan = privacy.PrivacyPlan(
     num_clients=40,
     clients_per_round=8,
@@ -145,10 +132,9 @@ def test_the_plan_says_what_the_tightest_proved_accountant_charges(
   folder = RunFolder(tmp_path)
   run = RunPrivacy(config, folder, plan, ())
   monkeypatch.setattr(sys.stderr, 'isatty', lambda: True, raising=False)
-  run.announce()
+  with run.open_ledger():
+    pass
   assert ('--accountant=pld' in capsys.readouterr().err) == is_told
-  with run.open_ledger() as ledger:
-    run.write(ledger)
   written = json.loads(folder.privacy.read_text())
   assert ('tightest_epsilon' in written) == is_told
   if is_told:

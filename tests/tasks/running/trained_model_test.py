@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from tasks.data.datasets import digits
-from tasks.running import run_folder, runner, trained_model
+from tasks.data import public
+from tasks.running import folder as folder_lib
+from tasks.running import run as run_lib
+from tasks.running import trained_model
 from tests.tasks.small_runs import FED_AVG, run_small
 
 _MODULE = """
@@ -44,7 +46,7 @@ def _run(folder, cache_dir, **changes):
 
 
 def _accuracy(model):
-  (_, _), (x, y) = digits.load_digits()
+  (_, _), (x, y) = public.load_digits()
   return np.mean(np.argmax(model(tf.constant(x)), axis=-1) == y)
 
 
@@ -105,7 +107,7 @@ def test_frozen_layers_are_those_of_the_clients_all_along(tmp_path, cache_dir):
   model = trained_model.load(tmp_path / 'run')
   assert _accuracy(model) == pytest.approx(accuracies.iloc[-1])
   # Those that are trained count.
-  description = run_folder.RunFolder(tmp_path / 'run').read_description()
+  description = folder_lib.RunFolder(tmp_path / 'run').read_description()
   assert description['model']['num_parameters'] == 31 * 10
 
 
@@ -114,7 +116,8 @@ def test_a_run_that_was_finished_says_so(tmp_path, cache_dir, monkeypatch):
   _run(tmp_path / 'run', cache_dir)
   before = (tmp_path / 'run' / 'result.json').read_text()
   bars = []
-  monkeypatch.setattr(runner.tqdm, 'tqdm', _recorded(runner.tqdm.tqdm, bars))
+  tqdm = run_lib.tqdm
+  monkeypatch.setattr(tqdm, 'tqdm', _recorded(tqdm.tqdm, bars))
   again = _run(tmp_path / 'run', cache_dir)
   assert again.message == 'Nothing was left to do. Finished 2 rounds.'
   assert [bar['disable'] for bar in bars] == [True]

@@ -2,7 +2,7 @@ r"""Computes the privacy budget of DP-FedAvg.
 
 Give --num_clients, --clients_per_round and --target_delta, and two of
 --target_epsilon, --noise_multiplier and --num_rounds. The answer is the third,
-with what it promises, and a few other ways to the same promise. Example:
+with what it promises. Example:
 
   tff-clipping-budget --num_clients=1920 --clients_per_round=80 \
       --target_delta=1e-5 --num_rounds=100 --target_epsilon=1.5
@@ -10,6 +10,8 @@ with what it promises, and a few other ways to the same promise. Example:
 Or give all three without --num_clients: the answer is the smallest population.
 Or give --noise_to_clients_ratio with --target_epsilon and --num_rounds, and the
 answer is the fewest clients per round.
+
+--alternatives adds a few other ways to the same promise, each a guarantee.
 
 Several runs on the same clients: --together=FILE,FILE,... adds up the plans in
 these files, and that of the other flags if there are any. A file is the
@@ -20,6 +22,9 @@ clipped updates, divided by the clipping norm, for all samplings.
 
 Samplings:
   poisson     each client joins a round independently; add or remove one client
+  random_allocation
+              each client comes in one secret round of each epoch of
+              num_clients / clients_per_round; add or remove one client
   fixed_size  exactly clients_per_round are drawn; replace one client
   none        all clients join every round; add or remove one client
   paper       draws like fixed_size and charges like poisson, as the paper does;
@@ -36,13 +41,15 @@ Mechanisms, for the last two (the others have gaussian noise):
   blt         buffered linear Toeplitz noise, optimised; a few models of memory
 Accountants, for all but the last two:
   rdp         Renyi differential privacy, as TensorFlow Privacy
-  pld         privacy loss distributions, tighter
+  pld         privacy loss distributions, tighter; the one of random_allocation
+  gaussian    exact, for none alone
 
 Exit codes: 0 for an answer, 2 for a wrong or impossible question.
 """
 
 import argparse
 import dataclasses
+import json
 import sys
 import warnings
 from collections.abc import Sequence
@@ -50,37 +57,13 @@ from typing import Any
 
 from tff_clipping.privacy.accounting import accountants
 from tff_clipping.privacy.calculator import (
+  budget_answer,
   budget_question,
-  budget_report,
-  budget_text,
   command_line,
   planned_runs,
 )
 from tff_clipping.privacy.correlated_noise import by_name
-from tff_clipping.privacy.plans import base_plan
-
-# Of the attack that the words of a promise are about.
-_FALSE_POSITIVE_RATE = 0.01
-
-_INTEGERS = {
-  'num_clients': 'Clients in the population (N). Solved for if epsilon, noise '
-  'and rounds are given.',
-  'clients_per_round': 'Clients in a round (P); the expected number for '
-  'poisson. Solved for if noise_to_clients_ratio is given.',
-  'num_rounds': 'Rounds (T). Solved for if not given.',
-  'min_separation': 'The least number of rounds from one participation of a '
-  'client to its next (b).',
-}
-_NUMBERS = {
-  'target_delta': 'Delta, below 1/num_clients.',
-  'target_epsilon': 'The epsilon not to pass. Solved for if not given.',
-  'noise_multiplier': 'Standard deviation of the noise on the sum over the '
-  'clipping norm; of a draw, with correlated noise. Solved for if not given.',
-  'noise_to_clients_ratio': 'noise_multiplier / clients_per_round, the noise '
-  'on the mean over the clipping norm: solves for clients_per_round.',
-  'false_positive_rate': 'Adds the largest true-positive rate of attacks with '
-  'this false-positive rate, and mu of mu-GDP.',
-}
+from tff_clipping.privacy.plans.base_plan import BasePlan
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -90,41 +73,78 @@ def run(argv: Sequence[str] | None = None) -> int:
     argv: The command line, the program's name first; by default `sys.argv`.
 
   Returns:
-    The exit code: 0, or 2 after one line on stderr about a wrong question.
+    The exit code: 0, or 2 after a line on stderr about a wrong question.
   """
   return command_line.run(
-    _build_parser(), sys.argv if argv is None else argv, _compute
+    _create_parser(), sys.argv if argv is None else argv, _compute
   )
 
 
-def _build_parser() -> command_line.Parser:
+def _create_parser() -> argparse.ArgumentParser:
   """Returns the flags of a question."""
-  parser = command_line.Parser('tff-clipping-budget', __doc__ or '')
-  for name, text in _INTEGERS.items():
-    parser.add_flag(name, text, command_line.whole_number)
-  for name, text in _NUMBERS.items():
-    parser.add_flag(name, text, command_line.number)
-  parser.add_flag(
-    'sampling',
-    'How the clients of a round are drawn: poisson, or min_separation with a '
-    'mechanism or a separation.',
-    command_line.one_of(*budget_question.SAMPLINGS),
+  parser = command_line.create_parser('tff-clipping-budget', __doc__ or '')
+
+  def add(name: str, text: str, kind: Any = float, **options: Any) -> None:
+    parser.add_argument(f'--{name}', type=kind, help=text, **options)
+
+  whole = command_line.whole_number
+  add('num_clients', 'Clients in all (N); solved for if not given.', whole)
+  add(
+    'clients_per_round',
+    'Clients in a round (P); the expected number for poisson. Solved for if '
+    'noise_to_clients_ratio is given.',
+    whole,
   )
-  parser.add_flag(
+  add('num_rounds', 'Rounds (T); solved for if not given.', whole)
+  add('target_delta', 'Delta, below 1/num_clients.')
+  add('target_epsilon', 'The epsilon not to pass; solved for if not given.')
+  add(
+    'noise_multiplier',
+    'Standard deviation of the noise on the sum over the clipping norm; of a '
+    'draw, with correlated noise. Solved for if not given.',
+  )
+  add(
+    'noise_to_clients_ratio',
+    'noise_multiplier / clients_per_round, the noise on the mean over the '
+    'clipping norm: solves for clients_per_round.',
+  )
+  add(
+    'sampling',
+    'How the clients of a round are drawn: by default poisson, or '
+    'min_separation with a mechanism or a separation.',
+    str,
+    choices=budget_question.SAMPLINGS,
+  )
+  add(
     'mechanism',
     'How the noise of a round depends on that of those before.',
-    command_line.one_of(*by_name.MECHANISMS),
-    'gaussian',
+    str,
+    choices=by_name.MECHANISMS,
+    default='gaussian',
   )
-  parser.add_flag(
+  add(
+    'min_separation',
+    'The least number of rounds from one participation of a client to its next '
+    '(b).',
+    whole,
+  )
+  add(
     'accountant',
-    'How the rounds are added up: rdp if not given, for random_allocation pld.',
-    command_line.one_of(*accountants.ACCOUNTANTS),
+    'How the rounds are added up: by default rdp, for random_allocation pld.',
+    str,
+    choices=accountants.ACCOUNTANTS,
   )
-  parser.add_flag(
-    'together',
-    'Files of plans to add up, separated by commas; see above.',
+  add(
+    'false_positive_rate',
+    'Adds the largest true-positive rate of attacks with this false-positive '
+    'rate, and mu of mu-GDP.',
   )
+  parser.add_argument(
+    '--alternatives',
+    action='store_true',
+    help='Adds other samplings and mechanisms. It takes some seconds.',
+  )
+  add('together', 'Files of plans to add up, separated by commas.', str)
   return parser
 
 
@@ -132,24 +152,26 @@ def _compute(
   values: argparse.Namespace, record: dict[str, Any]
 ) -> command_line.Result:
   """Answers the question on the command line."""
-  if values.arguments:
-    raise command_line.UsageError(
-      f'every argument must be a --flag, found {values.arguments[0]!r}.'
-    )
   if values.together is not None:
-    return _add_up(values, record)
-  is_table = values.format == 'table'
-  answer = budget_report.compute_answer(
-    _build_question(values),
-    false_positive_rate=_FALSE_POSITIVE_RATE if is_table else None,
-  )
-  form = budget_text.format_table if is_table else budget_report.format_json
-  return command_line.Result(form(answer, record), warnings=answer.warnings)
+    answer = _add_up(values)
+    text = planned_runs.format_table({**answer, **record})
+  else:
+    answer = budget_answer.compute_answer(
+      _build_question(values),
+      false_positive_rate=values.false_positive_rate,
+      alternatives=values.alternatives,
+    )
+    text = budget_answer.format_table(
+      {**answer, **record},
+      shows_attacks=values.false_positive_rate is not None,
+      shows_alternatives=values.alternatives,
+    )
+  if values.format == 'json':
+    text = json.dumps({**answer, **record}, indent=2, allow_nan=False)
+  return command_line.Result(text, warnings=tuple(answer['warnings']))
 
 
-def _add_up(
-  values: argparse.Namespace, record: dict[str, Any]
-) -> command_line.Result:
+def _add_up(values: argparse.Namespace) -> dict[str, Any]:
   """Adds up the plans of files, and that of the flags if there is one."""
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
@@ -158,53 +180,34 @@ def _add_up(
       for path in values.together.split(',')
     ]
     if values.clients_per_round is not None:
-      runs.append(planned_runs.PlannedRun('the flags', _solve_values(values)))
-    found = planned_runs.add_up(
+      plan = budget_question.solve(_build_question(values))
+      runs.append(planned_runs.PlannedRun('the flags', plan))
+    answer = planned_runs.add_up(
       runs, target_delta=values.target_delta, accountant=values.accountant
     )
-  is_table = values.format == 'table'
-  form = planned_runs.format_table if is_table else planned_runs.format_json
-  messages = dict.fromkeys(
-    str(each.message)
-    for each in caught
-    if issubclass(each.category, UserWarning)
-  )
-  return command_line.Result(form(found, record), warnings=tuple(messages))
+  return {**answer, 'warnings': list(budget_answer.read_messages(caught))}
 
 
-def _solve_flags(path: str) -> base_plan.BasePlan:
+def _solve_flags(path: str) -> BasePlan:
   """Returns the plan that answers the flags in a file."""
-  parser = _build_parser()
-  return _solve_values(parser.parse_line([f'--flagfile={path}']))
-
-
-def _solve_values(values: argparse.Namespace) -> base_plan.BasePlan:
-  """Returns the plan that answers a question."""
+  values = command_line.parse(_create_parser(), [f'--flagfile={path}'])
   return budget_question.solve(_build_question(values))
 
 
 def _build_question(values: argparse.Namespace) -> budget_question.Question:
   """Returns the question of the flags."""
-  if values.sampling is None:
+  given = {
+    field.name: getattr(values, field.name)
+    for field in dataclasses.fields(budget_question.Question)
+  }
+  if given['sampling'] is None:
     asks = values.mechanism != 'gaussian' or values.min_separation is not None
-    values.sampling = 'min_separation' if asks else 'poisson'
-  if values.clients_per_round is None and values.sampling == 'none':
-    values.clients_per_round = values.num_clients
-  needed = ['num_clients', 'clients_per_round', 'target_delta']
-  if values.noise_to_clients_ratio is not None:
-    needed.remove('clients_per_round')
-  elif all(
-    getattr(values, name) is not None for name in budget_question.SOLVABLE
-  ):
-    # It is solved for, or one too many is given.
-    needed.remove('num_clients')
-  for name in needed:
-    if getattr(values, name) is None:
-      raise command_line.UsageError(f'--{name} must be given; see --help.')
-  fields = dataclasses.fields(budget_question.Question)
-  return budget_question.Question(
-    **{field.name: getattr(values, field.name) for field in fields}
-  )
+    given['sampling'] = 'min_separation' if asks else 'poisson'
+  if given['clients_per_round'] is None and given['sampling'] == 'none':
+    given['clients_per_round'] = values.num_clients
+  if given['target_delta'] is None:
+    raise ValueError('`target_delta` must be given, found none.')
+  return budget_question.Question(**given)
 
 
 if __name__ == '__main__':

@@ -4,18 +4,14 @@ import dataclasses
 from typing import Any
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy.accounting import (
-  ranges,
-  sampled_gaussian,
-)
-from tff_clipping.privacy.accounting import (
-  solve as solver,
-)
+from tff_clipping.privacy.accounting import solve as solver
 from tff_clipping.privacy.correlated_noise import by_name, separated_sampling
-from tff_clipping.privacy.plans import base_plan, correlated_plan
-from tff_clipping.privacy.plans import plan as plan_lib
+from tff_clipping.privacy.plans.base_plan import BasePlan
+from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
+from tff_clipping.privacy.plans.plan import SAMPLINGS as INDEPENDENT
+from tff_clipping.privacy.plans.plan import PrivacyPlan
 
-SAMPLINGS = (*plan_lib.SAMPLINGS, *separated_sampling.SAMPLINGS)
+SAMPLINGS = (*INDEPENDENT, *separated_sampling.SAMPLINGS)
 
 SOLVABLE = ('target_epsilon', 'noise_multiplier', 'num_rounds')
 
@@ -63,7 +59,6 @@ class Question:
     accountant: As in `PrivacyPlan`, None for 'rdp', or for 'pld' where
       `sampling` is 'random_allocation'. With correlated noise there is one
       only, and it must be None.
-    false_positive_rate: That of the attacks to bound, or None for no bounds.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -82,49 +77,30 @@ class Question:
   mechanism: str = 'gaussian'
   min_separation: int | None = None
   accountant: str | None = None
-  false_positive_rate: float | None = None
 
   def __post_init__(self):
     argument_checks.check_choice('sampling', self.sampling, SAMPLINGS)
     argument_checks.check_choice(
       'mechanism', self.mechanism, by_name.MECHANISMS
     )
-    if self.false_positive_rate is not None:
-      argument_checks.check_probability(
-        'false_positive_rate', self.false_positive_rate
-      )
     self._check_what_is_given()
-    if self.is_correlated:
-      self._check_correlated()
-    elif self.mechanism != 'gaussian':
+    if not self.is_correlated and self.mechanism != 'gaussian':
       listed = ', '.join(separated_sampling.SAMPLINGS)
       raise ValueError(
         f"`mechanism` must be 'gaussian' where `sampling` is none of {listed}, "
         f'found {self.mechanism!r} for {self.sampling!r}.'
+      )
+    if self.is_correlated and self.min_separation is None:
+      raise ValueError(
+        f'`min_separation` must be given with `mechanism` {self.mechanism!r} '
+        f'and `sampling` {self.sampling!r}: the rounds from one participation '
+        'of a client to its next, at least.'
       )
 
   @property
   def is_correlated(self) -> bool:
     """Whether a `CorrelatedNoisePlan` answers it."""
     return self.sampling in separated_sampling.SAMPLINGS
-
-  @property
-  def charged_by(self) -> str:
-    """The accountant of the plan that answers it."""
-    if self.is_correlated:
-      return 'pld' if self.sampling == 'grouped_poisson' else 'gaussian'
-    default = 'pld' if self.sampling == 'random_allocation' else 'rdp'
-    return self.accountant or default
-
-  @property
-  def relation(self) -> sampled_gaussian.Relation:
-    """The neighbouring relation of the plan that answers it."""
-    if self.is_correlated:
-      return sampled_gaussian.Relation.ZERO_OUT
-    # 'paper' is charged as 'poisson' is.
-    return sampled_gaussian.RELATIONS.get(
-      self.sampling, sampled_gaussian.Relation.ADD_OR_REMOVE_ONE
-    )
 
   @property
   def solved_for(self) -> str:
@@ -135,69 +111,40 @@ class Question:
       return 'num_clients'
     return next(name for name in SOLVABLE if getattr(self, name) is None)
 
-  def vary(self, **changes: Any) -> 'Question':
-    """Returns the same question for other cohorts or noise.
-
-    The accountant is named, where there is more than one.
-
-    Args:
-      **changes: Other values of attributes. Another sampling goes with
-        independent noise and the default accountant, if they do not say more.
-    """
-    if 'sampling' in changes:
-      changes = {'mechanism': 'gaussian', 'accountant': None, **changes}
-    changed = dataclasses.replace(self, **changes)
-    if changed.is_correlated:
-      return changed
-    return dataclasses.replace(changed, accountant=changed.charged_by)
-
   def _check_what_is_given(self) -> None:
     """Raises unless one number is left."""
     given = [name for name in SOLVABLE if getattr(self, name) is not None]
     listed = ' and '.join(f'`{name}`' for name in given) or 'none of them'
-    if self.num_clients is None:
-      if len(given) != 3 or self.noise_to_clients_ratio is not None:
+    if self.noise_to_clients_ratio is not None:
+      if given != ['target_epsilon', 'num_rounds']:
         raise ValueError(
-          '`num_clients` must be given, or all of `target_epsilon`, '
-          '`noise_multiplier` and `num_rounds` to solve for it, found '
-          f'{listed}.'
+          '`noise_to_clients_ratio` must be given with `target_epsilon` and '
+          f'`num_rounds` alone, found {listed}.'
         )
-      if self.clients_per_round is None:
-        raise ValueError(
-          '`clients_per_round` must be given to solve for `num_clients`.'
-        )
-      return
-    if self.noise_to_clients_ratio is None:
-      if len(given) != 2:
-        raise ValueError(
-          'exactly two of `target_epsilon`, `noise_multiplier` and '
-          f'`num_rounds` must be given, found {listed}.'
-        )
-      if self.clients_per_round is None:
-        raise ValueError(
-          '`clients_per_round` must be given, or `noise_to_clients_ratio` to '
-          'solve for it.'
-        )
-      return
-    if given != ['target_epsilon', 'num_rounds']:
+      needed = {'num_clients'}
+    elif len(given) == 3 and self.num_clients is None:
+      needed = {'clients_per_round'}
+    elif len(given) == 2 and self.num_clients is not None:
+      needed = {'clients_per_round'}
+    elif self.num_clients is None:
       raise ValueError(
-        '`noise_to_clients_ratio` must be given with `target_epsilon` and '
-        f'`num_rounds` alone, found {listed}.'
+        '`num_clients` must be given; without it all of `target_epsilon`, '
+        '`noise_multiplier` and `num_rounds`, to solve for it, found '
+        f'{listed}.'
       )
-
-  def _check_correlated(self) -> None:
-    """Raises if what is given does not go with correlated noise."""
-    if self.min_separation is None:
+    else:
       raise ValueError(
-        f'`min_separation` must be given with `mechanism` {self.mechanism!r} '
-        f'and `sampling` {self.sampling!r}: the rounds from one participation '
-        'of a client to its next, at least.'
+        'exactly two of `target_epsilon`, `noise_multiplier` and `num_rounds` '
+        f'must be given, found {listed}.'
       )
+    for name in needed:
+      if getattr(self, name) is None:
+        raise ValueError(f'`{name}` must be given, found none.')
 
 
 def solve(
   question: Question, *, max_strategy_rounds: int = MAX_STRATEGY_ROUNDS
-) -> base_plan.BasePlan:
+) -> BasePlan:
   """Returns the plan that answers a question.
 
   Args:
@@ -215,12 +162,13 @@ def solve(
   }
   constructor = _CONSTRUCTORS[question.solved_for]
   if not question.is_correlated:
-    given['accountant'] = question.charged_by
-    return getattr(plan_lib.PrivacyPlan, constructor)(**given)
+    if question.accountant is None and question.sampling == 'random_allocation':
+      given['accountant'] = 'pld'
+    return getattr(PrivacyPlan, constructor)(**given)
   if question.solved_for == 'num_rounds':
     return _find_rounds(question, given, max_strategy_rounds)
   num_rounds = given.pop('num_rounds')
-  return getattr(correlated_plan.CorrelatedNoisePlan, constructor)(
+  return getattr(CorrelatedNoisePlan, constructor)(
     **given, **_build_strategy(question, num_rounds, max_strategy_rounds)
   )
 
@@ -249,20 +197,17 @@ def _build_strategy(
 
 def _find_rounds(
   question: Question, given: dict[str, Any], most: int
-) -> base_plan.BasePlan:
-  """Returns the plan with the most rounds, its strategy made for so many.
-
-  The search takes epsilon to grow with the rounds, each time with a strategy of
-  its own. Should it not, more rounds might fit; those that are returned do.
-  """
-  target = ranges.check_target_epsilon(given.pop('target_epsilon'))
-
-  def build(num_rounds: int) -> base_plan.BasePlan:
-    return correlated_plan.CorrelatedNoisePlan.from_noise_multiplier(
+) -> BasePlan:
+  """Returns the plan with the most rounds, its strategy made for so many."""
+  target = given.pop('target_epsilon')
+  plan = solver.find(
+    lambda num_rounds: CorrelatedNoisePlan.from_noise_multiplier(
       **given, **_build_strategy(question, num_rounds, most)
-    )
-
-  plan = solver.find(build, most, 1, target, name='num_rounds', start=1)
+    ),
+    *(most, 1, target),
+    name='num_rounds',
+    start=1,
+  )
   if plan.num_rounds == most:
     raise ValueError(
       f'`noise_multiplier` {question.noise_multiplier:g} allows more than '

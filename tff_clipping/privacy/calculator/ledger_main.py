@@ -21,13 +21,18 @@ import dataclasses
 import json
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tff_clipping.privacy.accounting import rounding, slack
-from tff_clipping.privacy.calculator import command_line, statement
+from tff_clipping.privacy.calculator import (
+  budget_answer,
+  command_line,
+  statement,
+)
 from tff_clipping.privacy.ledger import ledger_contents, spending
-from tff_clipping.privacy.plans import base_plan, plan_json, words
+from tff_clipping.privacy.plans import plan_json, words
+from tff_clipping.privacy.plans.base_plan import BasePlan
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -37,72 +42,79 @@ def run(argv: Sequence[str] | None = None) -> int:
     argv: The command line, the program's name first; by default `sys.argv`.
 
   Returns:
-    The exit code: 0, or 2 after one line on stderr about what is wrong.
+    The exit code: 0, or 2 after a line on stderr about what is wrong.
   """
-  parser = command_line.Parser('tff-clipping-ledger', __doc__ or '')
-  parser.add_flag(
-    'target_delta',
-    'The delta of what all of them have spent together; by default that of '
-    'their plans, which must be one.',
-    command_line.number,
+  parser = command_line.create_parser('tff-clipping-ledger', __doc__ or '')
+  parser.add_argument('ledgers', nargs='*', help='Ledgers, or folders of runs.')
+  parser.add_argument(
+    '--target_delta',
+    type=float,
+    help='The delta of what all of them have spent together; by default that '
+    'of their plans, which must be one.',
   )
-  parser.add_flag(
-    'statement',
-    'Writes a statement on the run into this file (.md), which must not exist '
+  parser.add_argument(
+    '--statement',
+    metavar='FILE.md',
+    help='Writes a statement on the run into this file, which must not exist '
     'yet.',
   )
   return command_line.run(parser, sys.argv if argv is None else argv, _compute)
 
 
 def _compute(
-  values: argparse.Namespace, record: Mapping[str, Any]
+  values: argparse.Namespace, record: dict[str, Any]
 ) -> command_line.Result:
   """Returns what the ledgers say."""
-  if not values.arguments:
-    raise command_line.UsageError(
-      'a ledger, or the folder of a run, must be given; see --help.'
-    )
-  notes: list[str] = []
-  if values.statement is not None:
-    if len(values.arguments) > 1:
-      raise command_line.UsageError(
-        '--statement must be given with one ledger, found '
-        f'{len(values.arguments)}.'
-      )
-    if not values.statement.lower().endswith('.md'):
-      raise command_line.UsageError(
-        f'--statement must end in .md, found {values.statement!r}.'
-      )
-    command_line.check_new_file(values.statement, 'statement')
+  _check(values)
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
     try:
-      ledgers = [ledger_contents.read_ledger(path) for path in values.arguments]
+      ledgers = [ledger_contents.read_ledger(path) for path in values.ledgers]
     except OSError as error:
-      raise command_line.UsageError(
+      raise ValueError(
         f'a ledger must be a file that can be read, found {error.filename!r} '
         f'({error.strerror}).'
       ) from error
     spent = spending.compute_spending(ledgers, target_delta=values.target_delta)
-    form = _format_json if values.format == 'json' else _format_table
-    text = form(ledgers, spent, record)
+    is_table = values.format == 'table'
+    text = (_format_table if is_table else _format_json)(ledgers, spent, record)
+    notes: tuple[str, ...] = ()
     if values.statement is not None:
       (ledger,) = ledgers
-      content = statement.format_statement(ledger, record)
       command_line.write_new_file(
-        values.statement, content.encode(), 'statement'
+        values.statement,
+        statement.format_statement(ledger, record),
+        'statement',
       )
-      notes.append(f'The statement is in {values.statement}.')
-  messages = dict.fromkeys(str(each.message) for each in caught)
-  if notes and values.output is None and values.format == 'table':
+      notes = (f'The statement is in {values.statement}.',)
+  if values.output is None and is_table:
     text = '\n\n'.join([text, *notes])
-  return command_line.Result(text, tuple(notes), tuple(messages))
+  return command_line.Result(text, notes, budget_answer.read_messages(caught))
+
+
+def _check(values: argparse.Namespace) -> None:
+  """Raises unless the flags go together."""
+  if not values.ledgers:
+    raise ValueError(
+      'a ledger, or the folder of a run, must be given; see --help.'
+    )
+  if values.statement is None:
+    return
+  if len(values.ledgers) > 1:
+    raise ValueError(
+      f'`statement` must be given with one ledger, found {len(values.ledgers)}.'
+    )
+  if not values.statement.lower().endswith('.md'):
+    raise ValueError(
+      f'`statement` must end in .md, found {values.statement!r}.'
+    )
+  command_line.check_new_file(values.statement, 'statement')
 
 
 def _format_json(
   ledgers: Sequence[ledger_contents.LedgerContents],
   spent: spending.Spending,
-  record: Mapping[str, Any],
+  record: dict[str, Any],
 ) -> str:
   """Returns the answer as one JSON object."""
   value: dict[str, Any] = {
@@ -136,7 +148,7 @@ def _format_json(
 def _format_table(
   ledgers: Sequence[ledger_contents.LedgerContents],
   spent: spending.Spending,
-  record: Mapping[str, Any],
+  record: dict[str, Any],
 ) -> str:
   """Returns the answer for a person to read."""
   sections = [_describe_ledger(ledger) for ledger in ledgers]
@@ -174,24 +186,21 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
   if ledger.caveats:
     lines.append(f'  {words.state_caveats(ledger.caveats)}')
   described = words.describe_plan(_plan_as_run(ledger))
-  lines.append(f'  plan              {described}')
-  return '\n'.join(lines)
+  return '\n'.join([*lines, f'  plan              {described}'])
 
 
-def _permitted_epsilon(plan: base_plan.BasePlan) -> float:
+def _permitted_epsilon(plan: BasePlan) -> float:
   """Returns what the sampler gives after all rounds that a plan allows."""
   return plan.actual_epsilon_after(plan.permitted_rounds)
 
 
-def _plan_as_run(ledger: ledger_contents.LedgerContents) -> base_plan.BasePlan:
+def _plan_as_run(ledger: ledger_contents.LedgerContents) -> BasePlan:
   """Returns the plan of a run, for as many rounds as it had if they are more.
 
   A budget may allow more than the rounds that the plan was made for.
   """
-  plan = ledger.plan
-  if ledger.num_releases <= plan.num_rounds:
-    return plan
-  return dataclasses.replace(plan, num_rounds=ledger.num_releases)
+  num_rounds = max(ledger.plan.num_rounds, ledger.num_releases)
+  return dataclasses.replace(ledger.plan, num_rounds=num_rounds)
 
 
 if __name__ == '__main__':

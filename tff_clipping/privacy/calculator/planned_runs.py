@@ -2,19 +2,18 @@
 
 import dataclasses
 import json
-import math
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tff_clipping.privacy.accounting import accountants, rounding
-from tff_clipping.privacy.calculator import command_line
-from tff_clipping.privacy.plans import (
-  base_plan,
-  plan_json,
-  together,
-  words,
+from tff_clipping.privacy.accounting import (
+  accountants,
+  rounding,
+  sampled_gaussian,
 )
+from tff_clipping.privacy.calculator import command_line
+from tff_clipping.privacy.plans import plan_json, together, words
+from tff_clipping.privacy.plans.base_plan import BasePlan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,27 +27,12 @@ class PlannedRun:
   """
 
   source: str
-  plan: base_plan.BasePlan
+  plan: BasePlan
   caveats: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Total:
-  """What some planned runs cost together.
-
-  Attributes:
-    runs: The runs.
-    cost: What they cost together.
-    by_pld: Their epsilon by 'pld', where that is proved and less; else None.
-  """
-
-  runs: tuple[PlannedRun, ...]
-  cost: together.TogetherCost
-  by_pld: float | None
-
-
 def read_planned_run(
-  path: str, solve_flags: Callable[[str], base_plan.BasePlan]
+  path: str, solve_flags: Callable[[str], BasePlan]
 ) -> PlannedRun:
   """Returns the plan of a file.
 
@@ -85,8 +69,11 @@ def add_up(
   *,
   target_delta: float | None = None,
   accountant: str | None = None,
-) -> Total:
-  """Returns what planned runs cost together.
+) -> dict[str, Any]:
+  """Returns what planned runs cost together, for `json.dumps`.
+
+  The cost of each run alone is by the same accountant and at the same delta, so
+  that none is above what all of them cost.
 
   Args:
     runs: The runs, at least one.
@@ -99,89 +86,80 @@ def add_up(
   """
   rounds = [(run.plan, run.plan.num_rounds) for run in runs]
   cost = together.compose_together(rounds, target_delta, accountant=accountant)
+
+  def compose(pairs: Sequence[tuple[BasePlan, int]], name: str) -> float:
+    return together.compose_together(
+      pairs, cost.target_delta, accountant=name
+    ).epsilon
+
   by_pld = None
   if cost.accountant == 'rdp':
     try:
-      tighter = together.compose_together(
-        rounds, cost.target_delta, accountant='pld'
-      ).epsilon
+      tighter = compose(rounds, 'pld')
+      by_pld = tighter if tighter < cost.epsilon else None
     except accountants.NoEpsilonError:
-      tighter = math.inf
-    by_pld = tighter if tighter < cost.epsilon else None
-  return Total(tuple(runs), cost, by_pld)
-
-
-def format_table(total: Total, record: Mapping[str, Any]) -> str:
-  """Returns the answer for a person to read.
-
-  Args:
-    total: The answer.
-    record: When and how it was computed.
-  """
-  cost = total.cost
-  width = max(len(run.source) for run in total.runs)
-  lines = ['Planned on the same clients:']
-  for run in total.runs:
-    plan = run.plan
-    lines.append(
-      f'  {run.source:<{width}}  epsilon '
-      f'{rounding.format_up(plan.actual_epsilon)} for '
-      f'{words.count_rounds(plan.num_rounds)}, {plan.sampling}, noise '
-      f'multiplier {plan.noise_multiplier:g}'
-    )
-  guarantee = words.state_guarantee(
-    cost.epsilon, cost.target_delta, cost.relation
-  )
-  lines_of_all = [
-    f'Together they satisfy client-level {guarantee}, by '
-    f'{words.name_accountant(cost.accountant)}.'
-  ]
-  if total.by_pld is not None:
-    lines_of_all.append(
-      f'It is epsilon {rounding.format_up(total.by_pld)} by '
-      f'{words.state_pld([run.plan for run in total.runs])}'
-    )
-  lines_of_all.append(
-    words.state_promise(cost.epsilon, cost.target_delta, cost.relation)
-  )
-  conditions = (
-    'It holds for each client that is in the populations of all of '
-    'them, if all runs, their noise and their numbers of rounds are settled '
-    'before the first begins, and each draws its cohorts by a seed of its own.'
-  )
-  sections = [
-    *_caveats(total),
-    '\n'.join(lines),
-    '\n'.join(lines_of_all),
-    conditions,
-    command_line.format_record(record),
-  ]
-  return '\n\n'.join(sections)
-
-
-def format_json(total: Total, record: Mapping[str, Any]) -> str:
-  """Returns the answer as one JSON object; see `format_table`."""
-  value = {
+      pass
+  return {
     'plans': [
       {
         'source': run.source,
+        'epsilon': compose([pair], cost.accountant),
         'plan': plan_json.plan_to_json(run.plan, run.caveats),
       }
-      for run in total.runs
+      for run, pair in zip(runs, rounds, strict=True)
     ],
     'together': {
-      **dataclasses.asdict(total.cost),
-      'relation': total.cost.relation.value,
-      'epsilon_by_pld': total.by_pld,
+      **dataclasses.asdict(cost),
+      'relation': cost.relation.value,
+      'epsilon_by_pld': by_pld,
+      'pld': words.state_pld([run.plan for run in runs]),
+      'caveats': list(
+        dict.fromkeys(caveat for run in runs for caveat in run.caveats)
+      ),
     },
-    **record,
   }
-  return json.dumps(value, indent=2, allow_nan=False)
 
 
-def _caveats(total: Total) -> list[str]:
-  """Returns what takes the guarantee away, in a sentence if at all."""
-  caveats = dict.fromkeys(
-    caveat for run in total.runs for caveat in run.caveats
+def format_table(answer: dict[str, Any]) -> str:
+  """Returns an answer for a person to read.
+
+  Args:
+    answer: What `add_up` returned, with what `build_record` says.
+  """
+  cost = answer['together']
+  relation = sampled_gaussian.Relation(cost['relation'])
+  width = max(len(run['source']) for run in answer['plans'])
+  lines = [
+    'Planned on the same clients, each alone by the accountant of all:',
+    *(
+      f'  {run["source"]:<{width}}  epsilon '
+      f'{rounding.format_up(run["epsilon"])} for '
+      f'{words.count_rounds(run["plan"]["num_rounds"])}, '
+      f'{run["plan"]["sampling"]}, noise multiplier '
+      f'{run["plan"]["noise_multiplier"]:g}'
+      for run in answer['plans']
+    ),
+  ]
+  guarantee = words.state_guarantee(
+    cost['epsilon'], cost['target_delta'], relation
   )
-  return [words.state_caveats(list(caveats))] if caveats else []
+  promise = [
+    f'Together they satisfy client-level {guarantee}, by '
+    f'{words.name_accountant(cost["accountant"])}.',
+    words.state_promise(cost['epsilon'], cost['target_delta'], relation),
+  ]
+  if cost['epsilon_by_pld'] is not None:
+    tighter = rounding.format_up(cost['epsilon_by_pld'])
+    promise.insert(1, f'It is epsilon {tighter} by {cost["pld"]}')
+  caveats = cost['caveats']
+  sections = [
+    *([words.state_caveats(caveats)] if caveats else []),
+    '\n'.join(lines),
+    '\n'.join(promise),
+    'It holds for each client that is in the populations of all of them, if '
+    'all runs, their noise and their numbers of rounds are settled before the '
+    'first begins, and each draws its cohorts by a seed of its own.',
+    *(f'Warning: {message}' for message in answer['warnings']),
+    command_line.format_record(answer),
+  ]
+  return '\n\n'.join(sections)

@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.audit import trade_off
 from tff_clipping.privacy.ledger import ledger_contents
-from tff_clipping.privacy.plans import (
-  base_plan,
-  correlated_plan,
-  words,
-)
+from tff_clipping.privacy.plans import words
+from tff_clipping.privacy.plans.base_plan import BasePlan
+from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
 
 _TITLE = 'Statement on differential privacy'
 _FALSE_POSITIVE_RATE = 0.01
@@ -83,9 +81,7 @@ def format_statement(
   )
 
 
-def _state_caveats(
-  ledger: ledger_contents.LedgerContents,
-) -> _Section:
+def _state_caveats(ledger: ledger_contents.LedgerContents) -> _Section:
   """Returns what takes the promise away."""
   if not ledger.caveats:
     return _Section(
@@ -117,9 +113,7 @@ def _read_experiment(
   return found if isinstance(found, Mapping) else {}
 
 
-def _describe_training(
-  ledger: ledger_contents.LedgerContents,
-) -> _Section:
+def _describe_training(ledger: ledger_contents.LedgerContents) -> _Section:
   """Returns what was trained, as far as the run's folder says it."""
   plan = ledger.plan
   table = []
@@ -132,29 +126,23 @@ def _describe_training(
     ('Clipping norm c', 'clipping_norm'),
   ):
     if experiment.get(key) is not None:
-      is_first = adapts and key == 'clipping_norm'
-      text = (
-        f'adaptive, from {experiment[key]}' if is_first else experiment[key]
-      )
-      table.append((name, str(text)))
+      first = 'adaptive, from ' if adapts and key == 'clipping_norm' else ''
+      table.append((name, f'{first}{experiment[key]}'))
   noise_multiplier = rounding.format_down(plan.noise_multiplier, digits=6)
-  if isinstance(plan, correlated_plan.CorrelatedNoisePlan):
+  size = f'{noise_multiplier} times c, standard deviation of each coordinate'
+  if isinstance(plan, CorrelatedNoisePlan):
     noise = 'Noise of a draw'
   elif adapts:
     noise = 'Noise on the sum and on the bits that adapt c, together'
+    # The noise on the sum alone is larger.
+    size = f'a noise multiplier of {noise_multiplier}'
   else:
     noise = 'Noise on the sum'
   table += [
     ('Clients in all', str(plan.num_clients)),
     ('Clients in a round', str(plan.clients_per_round)),
     ('Rounds released', f'{ledger.num_releases} of {plan.num_rounds} planned'),
-    (
-      noise,
-      # The noise on the sum alone is larger.
-      f'a noise multiplier of {noise_multiplier}'
-      if adapts
-      else f'{noise_multiplier} times c, standard deviation of each coordinate',
-    ),
+    (noise, size),
   ]
   return _Section(
     'What was trained',
@@ -168,7 +156,7 @@ def _describe_training(
 
 
 def _state_promise(
-  ledger: ledger_contents.LedgerContents, promised: base_plan.BasePlan
+  ledger: ledger_contents.LedgerContents, promised: BasePlan
 ) -> _Section:
   """Returns what is promised, in words and in numbers."""
   epsilon, relation = promised.actual_epsilon, promised.actual_relation
@@ -209,7 +197,7 @@ def _state_promise(
 
 
 def _describe_computation(
-  promised: base_plan.BasePlan, record: Mapping[str, Any]
+  promised: BasePlan, record: Mapping[str, Any]
 ) -> _Section:
   """Returns what the figures rest on."""
   versions = ', '.join(f'{k} {v}' for k, v in record['versions'].items())
@@ -228,9 +216,7 @@ def _describe_computation(
   )
 
 
-def _list_digests(
-  ledger: ledger_contents.LedgerContents,
-) -> _Section:
+def _list_digests(ledger: ledger_contents.LedgerContents) -> _Section:
   """Returns what identifies the run and its files."""
   names = [ledger.path.name, *_FILES, _MODEL]
   paths = [ledger.path.parent / name for name in dict.fromkeys(names)]

@@ -142,6 +142,13 @@ class LedgerFile:
         f'The ledger {self.path} is open in another process or object: two '
         'runs cannot share one budget.'
       ) from error
+    except OSError as error:
+      raise OSError(
+        error.errno,
+        'the disk has no file locks, which keep a second program from the '
+        f'budget ({error.strerror}): use another disk',
+        str(self.path),
+      ) from error
 
   def _recover(
     self,

@@ -48,19 +48,26 @@ class CohortChecks:
     """
     if len(set(cohort)) < len(cohort):
       raise self._wrong('a client at most once in a cohort', round_num)
-    least, largest = _size_bounds(self._parameters)
-    if getattr(self.sampler, 'leaves_out', False):
-      least = 0
+    scheme = self._parameters.scheme
+    least, largest = 0, self._parameters.num_clients
+    if scheme in ('fixed_size', 'none', 'min_separation'):
+      largest = self._parameters.cohort_size
+      may_leave = getattr(self.sampler, 'leaves_out', False)
+      least = 0 if may_leave or scheme == 'min_separation' else largest
     if not least <= len(cohort) <= largest:
-      rule = (
-        f'cohorts of {least}'
-        if least == largest
-        else f'cohorts of {least} to {largest} clients'
-      )
+      rule = f'cohorts of {least}'
+      if least < largest:
+        rule += f' to {largest} clients'
       raise self._wrong(rule, round_num, f' one of {len(cohort)}')
-    turn = _turn(self._parameters, round_num)
-    if turn is not None:
-      self._check_turn(*turn, round_num, cohort)
+    if scheme in ('min_separation', 'grouped_poisson'):
+      separation = self._parameters.min_separation
+      rule = f'a client at most once in {separation} rounds'
+      self._check_turn(round_num - separation + 1, rule, round_num, cohort)
+    elif scheme == 'random_allocation':
+      rounds_per_epoch = round(1 / self._parameters.sampling_prob)
+      first = round_num - (round_num - 1) % rounds_per_epoch
+      rule = 'a client at most once in an epoch'
+      self._check_turn(first, rule, round_num, cohort)
 
   def _check_turn(
     self, first: int, rule: str, round_num: int, cohort: Sequence[str]
@@ -74,13 +81,13 @@ class CohortChecks:
     elif looked_at != round_num:
       self._last_round = {
         client: before
-        for before in range(first, round_num)
+        for before in range(max(1, first), round_num)
         for client in self.sampler.sample(before)
       }
     self._pending = round_num, tuple(cohort)
     for client in cohort:
       before = self._last_round.get(client, 0)
-      if before >= first:
+      if before >= max(1, first):
         raise self._wrong(rule, round_num, f' one of round {before} again')
 
   def _wrong(
@@ -90,28 +97,3 @@ class CohortChecks:
       f"`sampler` must draw {rule}, as the ledger's plan charges for, found"
       f'{found} in round {round_num}, by {type(self.sampler).__name__}.'
     )
-
-
-def _turn(parameters: Any, round_num: int) -> tuple[int, str] | None:
-  """Returns from which round on clients of a cohort have not taken part.
-
-  With the rule, in words; `None` where clients do not take turns.
-  """
-  if parameters.scheme in ('min_separation', 'grouped_poisson'):
-    separation = parameters.min_separation
-    rule = f'a client at most once in {separation} rounds'
-    return max(1, round_num - separation + 1), rule
-  if parameters.scheme == 'random_allocation':
-    rounds_per_epoch = round(1 / parameters.sampling_prob)
-    first = round_num - (round_num - 1) % rounds_per_epoch
-    return first, 'a client at most once in an epoch'
-  return None
-
-
-def _size_bounds(parameters: Any) -> tuple[int, int]:
-  """Returns the least and the largest cohort that a plan charges for."""
-  if parameters.scheme in ('fixed_size', 'none'):
-    return parameters.cohort_size, parameters.cohort_size
-  if parameters.scheme == 'min_separation':
-    return 0, parameters.cohort_size
-  return 0, parameters.num_clients

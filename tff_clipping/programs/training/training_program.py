@@ -393,14 +393,15 @@ class TrainingProgram:
     )
     self._measure(done)
     with progress.interruption.shield():
-      self._keep_round(progress, done, output)
+      if self.ledger is None:
+        # A private round has done both, before it was charged.
+        progress.outcome_id = secrets.token_hex(16)
+        if self.client_states is not None:
+          kept = output.metrics['client_work']['kept']
+          self.client_states.write(round_num, progress.outcome_id, cohort, kept)
       self._record(done)
       progress.done, progress.metrics = (round_num, output.state), metrics
-      if self.ledger is not None:
-        # The next outcome takes the place of this one.
-        self._sync()
-        self._drop_old_states()
-      elif round_num % self.rounds_per_checkpoint == 0:
+      if self.ledger or round_num % self.rounds_per_checkpoint == 0:
         self._save(progress)
     for watcher in self.watchers:
       watcher.after(_shown_to(watcher, done))
@@ -461,25 +462,6 @@ class TrainingProgram:
     kept = self.client_states.read(client_id, round_num)
     return collections.OrderedDict(client=value, kept=kept)
 
-  def _keep_round(
-    self, progress: '_Progress', done: Round, output: Any
-  ) -> None:
-    """Writes what the clients of a round keep, and draws the round's id.
-
-    A private round has done both, before it was charged.
-    """
-    if self.ledger is not None:
-      return
-    progress.outcome_id = secrets.token_hex(16)
-    if self.client_states is not None:
-      assert done.work is not None
-      self.client_states.write(
-        done.round_num,
-        progress.outcome_id,
-        done.work.cohort,
-        output.metrics['client_work']['kept'],
-      )
-
   def _find_divergence(
     self, metrics: collections.OrderedDict, model: Any
   ) -> str | None:
@@ -507,23 +489,17 @@ class TrainingProgram:
         self._record(Round(progress.round_num, metrics, model))
 
   def _save(self, progress: '_Progress') -> None:
-    """Saves the state, but for a private run, whose outcomes are saved."""
+    """Lets what was done survive a power cut.
+
+    The state of a private run is saved: here the files of watchers follow.
+    """
     if progress.done is None:
       return
-    self._sync()
-    round_num = progress.round_num
-    if self.ledger is None and self.checkpoints.rounds()[-1:] != [round_num]:
-      self.checkpoints.save(
-        progress.state, round_num, outcome_id=progress.outcome_id
-      )
-    self._drop_old_states()
-
-  def _sync(self) -> None:
-    """Lets what was recorded survive a power cut."""
     for watcher in self.watchers:
       watcher.sync()
-
-  def _drop_old_states(self) -> None:
+    round_num, state = progress.done
+    if self.ledger is None and self.checkpoints.rounds()[-1:] != [round_num]:
+      self.checkpoints.save(state, round_num, outcome_id=progress.outcome_id)
     if self.client_states is not None and self.checkpoints.rounds():
       # As far back as a damaged checkpoint may take the run.
       self.client_states.drop_before(min(self.checkpoints.rounds()))

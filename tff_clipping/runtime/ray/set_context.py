@@ -1,4 +1,4 @@
-"""Sets the context of a cluster; looks first whether there is one, and Ray."""
+"""Sets the context of a cluster; looks first for Ray and for the cluster."""
 
 import importlib.util
 import os
@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import tensorflow_federated as tff
 
-from tff_clipping.runtime.ray.cluster_error import ClusterError
+from tff_clipping import argument_checks
 
 _CONNECT_SECONDS = 5.0
 
-# Read by Ray when it is imported. Nothing is sent to Ray's makers, and nothing
-# is printed: what a user must know, `worker_pool` says in one line.
+# Ray reads these when it is imported. Nothing is sent to Ray's makers, and Ray
+# prints nothing: a warning of this package says in one line what a user must
+# know.
 _QUIET = {
   'RAY_USAGE_STATS_ENABLED': '0',
   'RAY_DEDUP_LOGS_SKIP_REGEX': '.*',
@@ -20,11 +21,16 @@ _QUIET = {
 }
 
 
+class ClusterError(RuntimeError):
+  """The cluster cannot run a round; the message says why, and what to do."""
+
+
 def set_ray_context(
   *,
   address: str | None = None,
   num_workers: int | None = None,
   threads_per_worker: int = 1,
+  num_gpus: float = 0.0,
   num_shards: int | None = None,
   required_paths: Sequence[str | os.PathLike] = (),
   max_client_seconds: float = 3600.0,
@@ -32,13 +38,22 @@ def set_ray_context(
   """Makes a `RayContext` the one that runs every TFF computation.
 
   Args:
-    address: See `RayContext`, as for all.
-    num_workers: The number of worker processes.
-    threads_per_worker: The clients that work at the same time in each.
-    num_shards: The number of parts in which the clients are added up.
-    required_paths: What each node must be able to read.
-    max_client_seconds: How long a client may work before its worker is given
-      up.
+    address: 'host:port' of the head of a cluster that this machine is a node
+      of; 'auto' for the cluster that `ray start` has started here; `None` to
+      start Ray on this machine, on the loopback interface alone.
+    num_workers: The number of worker processes. `None` is as many as the
+      cluster has room for.
+    threads_per_worker: The number of clients that work at the same time in
+      each worker, and of CPUs that a worker takes.
+    num_gpus: The number of GPUs that a worker takes, as Ray's `num_gpus`.
+    num_shards: The number of shards in which the clients are added up, on
+      which the last bits of a result depend; `None` is the number of workers.
+    required_paths: Files or folders, such as client stores, that each node
+      must have.
+    max_client_seconds: How long a client may work. A worker in which the
+      clients of a shard take longer, such as one that reads from a network
+      disk that is gone, is started again, and its shard runs in another
+      worker. `math.inf` is no limit.
 
   Returns:
     The context. Close it, or use it in a `with` statement, when the last
@@ -47,46 +62,67 @@ def set_ray_context(
   Raises:
     ModuleNotFoundError: If Ray is not installed.
     TypeError: If an argument is of another kind.
-    ValueError: If an argument is out of range.
-    ClusterError: If there is no such cluster, or it cannot run the rounds.
+    ValueError: If an argument is out of range, or a path is not absolute.
+    ClusterError: If there is no such cluster, it has no room for the workers,
+      it has other versions of TensorFlow, TFF, NumPy, Python or this package,
+      or a node lacks a path.
   """
   if importlib.util.find_spec('ray') is None:
     raise ModuleNotFoundError(
       'Ray is not installed, which runs rounds on a cluster: '
       "`make setup`, or pip install '.[cluster]', in a checkout."
     )
-  if address is None or _is_loopback(address):
+  for name, value in dict(
+    threads_per_worker=threads_per_worker,
+    num_workers=num_workers,
+    num_shards=num_shards,
+  ).items():
+    if value is not None:
+      argument_checks.check_integer(name, value, at_least=1)
+  argument_checks.check_non_negative('num_gpus', num_gpus)
+  argument_checks.check_positive(
+    'max_client_seconds', max_client_seconds, allow_inf=True
+  )
+  paths = [os.fspath(path) for path in required_paths]
+  for path in paths:
+    if not os.path.isabs(path):
+      raise ValueError(
+        '`required_paths` must be absolute, since the nodes may run in other '
+        f'folders, found {path!r}.'
+      )
+  if address is None or _check_address(address) in ('127.0.0.1', 'localhost'):
     # Ray takes a loopback address for one of a network interface, unless it is
     # told that there are no other machines.
     os.environ.setdefault('RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER', '0')
-  for name, value in _QUIET.items():
-    os.environ.setdefault(name, value)
+  for variable, setting in _QUIET.items():
+    os.environ.setdefault(variable, setting)
   from tff_clipping.runtime.ray.context import RayContext
 
   context = RayContext(
-    address=address,
+    address,
+    num_shards,
     num_workers=num_workers,
     threads_per_worker=threads_per_worker,
-    num_shards=num_shards,
-    required_paths=required_paths,
+    num_gpus=num_gpus,
+    required_paths=paths,
     max_client_seconds=max_client_seconds,
   )
   tff.framework.set_default_context(context)
   return context
 
 
-def _is_loopback(address: str) -> bool:
-  """Returns whether a cluster is on the loopback interface alone.
+def _check_address(address: str) -> str:
+  """Returns the host of a cluster's head, once it has answered.
 
   Raises:
-    TypeError: If `address` is no string.
+    TypeError: If `address` is not a string.
     ValueError: If it is not an address.
     ClusterError: If nobody listens there; Ray itself would try for minutes.
   """
   if not isinstance(address, str):
     raise TypeError(f'`address` must be a string, found {address!r}.')
   if address == 'auto':
-    return False
+    return address
   host, _, port = address.rpartition(':')
   if not host or not port.isdigit() or '/' in host:
     raise ValueError(
@@ -101,17 +137,4 @@ def _is_loopback(address: str) -> bool:
       f'`ray start --head --port={port}`, and join it from this machine with '
       f'`ray start --address={address}`.'
     ) from e
-  return host in ('127.0.0.1', 'localhost') and not _listens_outside(int(port))
-
-
-def _listens_outside(port: int) -> bool:
-  """Returns whether a local port is reached by other than the loopback."""
-  with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-    try:
-      # Sends nothing: it only looks up the interface of the default route.
-      probe.connect(('192.0.2.1', 9))
-      host = probe.getsockname()[0]
-      socket.create_connection((host, port), _CONNECT_SECONDS).close()
-    except OSError:
-      return False
-    return True
+  return host

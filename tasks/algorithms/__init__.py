@@ -1,1 +1,0 @@
-"""What a run is asked to do, and what makes its algorithm."""

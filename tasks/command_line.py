@@ -1,0 +1,256 @@
+"""What the commands have in common: flags, signals, messages in one line."""
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from absl import app, flags, logging
+
+from tasks import config
+
+# What the library calls what a flag gives.
+_FLAGS = {'model_fn': 'model', 'process': 'aggregator'}
+# Modules whose warnings are for whoever gives the flags.
+_OURS = ('analysis', 'tasks', 'tff_clipping')
+
+_interrupted = False
+
+
+def run(main: Callable[[Sequence[str]], int]) -> None:
+  """Parses the flags, runs a command and exits with its code; 130 by Ctrl-C.
+
+  `absl.app.run` would break Keras here: TensorFlow 2.14, imported after it has
+  started, runs an operation in the midst of its own import.
+
+  Args:
+    main: Takes the arguments that are no flags, the first of which is the name
+      of the program, and returns the exit code.
+  """
+  _open_streams()
+  if {'--help', '--helpshort'} & set(sys.argv[1:]):
+    _print_help()
+    sys.exit(0)
+  app.define_help_flags()
+  try:
+    argv = flags.FLAGS(sys.argv)
+    if len(argv) > 1:
+      raise flags.Error(f'Only flags are taken, found {argv[1]!r}.')
+  except flags.UnrecognizedFlagError as e:
+    print_error(flags.Error(_suggest_flags(e)))
+    sys.exit(2)
+  except flags.Error as e:
+    print_error(e)
+    sys.exit(2)
+  except SystemExit:
+    # Only --helpfull and its like end here, and absl calls that a failure.
+    sys.exit(0)
+  warnings.showwarning = _warning_printer(warnings.showwarning)
+  logging.use_absl_handler()
+  if not flags.FLAGS['verbosity'].present:
+    logging.set_verbosity(logging.WARNING)
+  try:
+    with _handling_interrupts(_remember):
+      code = main(argv)
+  except (KeyboardInterrupt, Exception) as e:
+    if not isinstance(e, KeyboardInterrupt) and not _interrupted:
+      raise
+    print('Interrupted.', file=sys.stderr)
+    code = 130
+  _drop_first_context()
+  # One that `main` took for another error.
+  sys.exit(130 if code and _interrupted else code)
+
+
+class _Output:
+  """A stream of text whose failures end nothing.
+
+  A full disk, a reader that has gone, or a locale that lacks a letter loses
+  what is printed, and no run.
+  """
+
+  def __init__(self, stream: Any):
+    self._stream = stream
+    if hasattr(stream, 'reconfigure'):
+      stream.reconfigure(errors='backslashreplace')
+
+  def __getattr__(self, name: str) -> Any:
+    return getattr(self._stream, name)
+
+  def write(self, text: str) -> int:
+    """Writes, or drops the text."""
+    with self._dropping():
+      self._stream.write(text)
+    return len(text)
+
+  def flush(self) -> None:
+    """Flushes, or drops what was written."""
+    with self._dropping():
+      self._stream.flush()
+
+  @contextlib.contextmanager
+  def _dropping(self) -> Iterator[None]:
+    try:
+      yield
+    except (OSError, ValueError):
+      # What is in the buffer goes nowhere, or Python would complain at its end.
+      with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+
+def _open_streams() -> None:
+  """Lets nothing that is printed end a program, or reach one of its files."""
+  for number in range(3):
+    try:
+      os.fstat(number)
+    except OSError:
+      # The lowest number that is free. Else a file of the run would get it.
+      os.open(os.devnull, os.O_RDWR)
+  for number, name in ((1, 'stdout'), (2, 'stderr')):
+    stream = getattr(sys, name) or open(number, 'w', closefd=False)
+    setattr(sys, name, _Output(stream))
+
+
+def _print_help() -> None:
+  """Prints what the program is, and its flags in groups."""
+  main = sys.modules['__main__']
+  print(main.__doc__)
+  shown = ('', *config.GROUPS) if 'task' in flags.FLAGS else ('',)
+  for group in shown:
+    print(flags.FLAGS.module_help(group or sys.argv[0]))
+  print('\nAlso --flagfile=FILE, --verbosity=1 and --helpfull.')
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+  """Ends the program on a Ctrl-C in the body, as any other Ctrl-C does.
+
+  Python would print where in which module it was, and modules that are half
+  imported turn the exception into others. Programs that handle the signal
+  themselves, or ignore it, are left alone.
+
+  Nor does Python look for garbage in the body. Modules make nothing else than
+  what stays, and for TensorFlow and TFF the search takes half a second.
+  """
+  was_enabled = gc.isenabled()
+  gc.disable()
+  try:
+    with _handling_interrupts(_end):
+      yield
+  finally:
+    if was_enabled:
+      gc.enable()
+
+
+def check_interrupted() -> None:
+  """Raises `KeyboardInterrupt` if there was a Ctrl-C that was lost.
+
+  Python drops the exception in a destructor, and TensorFlow makes another one
+  of it.
+  """
+  if _interrupted:
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _handling_interrupts(handler: Callable[..., None]) -> Iterator[None]:
+  """Handles a Ctrl-C in the body, where Python or we would."""
+  previous = signal.getsignal(signal.SIGINT)
+  if previous not in (signal.default_int_handler, _remember):
+    yield
+    return
+  signal.signal(signal.SIGINT, handler)
+  try:
+    yield
+  finally:
+    signal.signal(signal.SIGINT, previous)
+
+
+def _remember(signum: int, frame: Any) -> None:
+  global _interrupted
+  del signum, frame
+  _interrupted = True
+  raise KeyboardInterrupt
+
+
+def _end(signum: int, frame: Any) -> None:
+  del signum, frame
+  print('Interrupted.', file=sys.stderr, flush=True)
+  # Modules that are half imported have nothing to tidy up.
+  os._exit(130)
+
+
+def _drop_first_context() -> None:
+  """Deletes TFF's first context, which prints errors if it is deleted later.
+
+  A run that ends before its own context is set still has it.
+  """
+  if 'tff_clipping.runtime' in sys.modules:
+    sys.modules['tff_clipping.runtime'].set_default_context()
+    gc.collect()
+
+
+def _suggest_flags(error: flags.UnrecognizedFlagError) -> str:
+  """Returns an error in words, with the flags that may have been meant.
+
+  For a part of a name, such as `epsilon`, these are the names that it is a part
+  of; else those that absl finds to be spelled alike.
+  """
+  part = error.flagname
+  meant = [
+    name
+    for name in flags.FLAGS
+    if part in name.split('_') or name.endswith(f'_{part}')
+  ]
+  if not meant:
+    return str(error)
+  said = str(error).partition('. Did you mean')[0]
+  return f'{said}. Did you mean: {", ".join(meant)} ?'
+
+
+def print_error(error: Exception) -> None:
+  """Prints an error in one line, with arguments as the flags that they are.
+
+  With --verbosity=1, where it comes from stands before it.
+  """
+  logging.debug('What was raised:', exc_info=error)
+  print(f'Error: {_with_flags(error)}', file=sys.stderr)
+
+
+def _warning_printer(show: Callable[..., None]) -> Callable[..., None]:
+  """Returns what prints our warnings as errors are printed, once each.
+
+  Args:
+    show: What shows all others.
+  """
+  printed = set()
+
+  def show_or_print(message, category, filename, *args, **kwargs):
+    ours = category.__module__.partition('.')[0] in _OURS or (
+      category is UserWarning and f'{os.sep}tasks{os.sep}' in filename
+    )
+    if not ours:
+      show(message, category, filename, *args, **kwargs)
+    elif str(message) not in printed:
+      printed.add(str(message))
+      print(f'Warning: {_with_flags(message)}', file=sys.stderr)
+
+  return show_or_print
+
+
+def _with_flags(message: Any) -> str:
+  """Returns a message in one line, with arguments as the flags they are."""
+  # absl begins some of its own with a word of its own.
+  text = ' '.join(str(message).removeprefix('ERROR:: ').split())
+  for name in flags.FLAGS:
+    text = text.replace(f'`{name}`', f'--{name}')
+  for name, flag in _FLAGS.items():
+    if flag in flags.FLAGS:
+      text = text.replace(f'`{name}`', f'--{flag}')
+  return text

@@ -1,0 +1,114 @@
+"""The ids of clients in a user's own data: present, and one for each person.
+
+Strings that look the same are one id: blanks at their ends do not count, and
+characters have one normal form of Unicode.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from tasks.data.task import DataWarning
+from tff_clipping import id_forms
+
+# What pandas, NumPy, R and JSON write for a missing value. 'NA' may be an id,
+# and is warned of.
+_MISSING = frozenset(
+  ('nan', 'NaN', 'None', '<NA>', 'NaT', 'null', 'NULL', '#N/A', 'N/A', 'n/a')
+)
+_WHAT_TO_DO = (
+  'Leave out the examples that have no client; in a test set, give them an id '
+  'that no client has, such as nobody. If it is the id of somebody, put a '
+  'letter before each.'
+)
+
+
+def check(name: str, client: Any) -> np.ndarray:
+  """Returns ids, integers or strings, in the form that tells them apart.
+
+  Args:
+    name: What the ids are called, for errors.
+    client: [n] numbers or strings, also of bytes in UTF-8.
+
+  Raises:
+    ValueError: If an id is of another kind, missing or negative.
+  """
+  client = np.asarray(client)
+  if client.dtype == object and client.ndim == 1:  # As pandas has strings.
+    import pandas as pd
+
+    _refuse(name, 'missing', client, pd.isna(client))
+    if all(isinstance(c, str) for c in client):
+      client = client.astype(str)
+  if client.ndim != 1 or client.dtype.kind not in 'iuUS':
+    raise ValueError(
+      f'`{name}` must be integers or strings [examples], found '
+      f'{client.dtype}{list(client.shape)}.'
+    )
+  if client.dtype.kind in 'iu':
+    _refuse(name, 'negative', client, client < 0)
+    return client
+  texts, places = np.unique(client, return_inverse=True)
+  if client.dtype.kind == 'S':
+    try:
+      texts = np.char.decode(texts, 'utf-8')
+    except UnicodeDecodeError as e:
+      raise ValueError(
+        f'`{name}` must be text in UTF-8, found {e.object!r}.'
+      ) from e
+  forms = np.array([id_forms.normal_form(text) for text in texts.tolist()])
+  numbers = [id_forms.number(form) for form in forms.tolist()]
+  _refuse(name, 'empty', texts, forms == '')
+  _refuse(name, 'missing', texts, np.isin(forms, list(_MISSING)))
+  _refuse(name, 'negative', texts, [n is not None and n < 0 for n in numbers])
+  if 'NA' in forms:
+    warnings.warn(
+      f'`{name}` has the id NA, which is one client. Where it stands for a '
+      'missing value, leave out its examples.',
+      DataWarning,
+      stacklevel=3,
+    )
+  return forms[places]
+
+
+def check_all(client: np.ndarray, client_test: np.ndarray | None) -> None:
+  """Warns of ids that differ in case alone.
+
+  Args:
+    client: What `check` has returned for the training examples.
+    client_test: The same for the test set, if it has ids.
+
+  Raises:
+    ValueError: If one id is written in two ways, such as 1 and 1.0.
+  """
+  name = 'client' if client_test is None else 'client` and `client_test'
+  all_ids = {
+    str(client_id)
+    for ids in (client, client_test)
+    if ids is not None
+    for client_id in np.unique(ids).tolist()
+  }
+  seen = id_forms.SeenIds(name)
+  cases: dict[str, str] = {}
+  for client_id in sorted(all_ids):
+    seen.add(client_id)
+    other = cases.setdefault(client_id.casefold(), client_id)
+    if other != client_id:
+      warnings.warn(
+        f'`{name}` should write an id in one way, found {other!r} and '
+        f'{client_id!r}, which are two clients.',
+        DataWarning,
+        stacklevel=3,
+      )
+      break
+
+
+def _refuse(name: str, what: str, ids: np.ndarray, wrong) -> None:
+  """Raises if there is a wrong one."""
+  wrong = np.asarray(wrong, bool)
+  if wrong.any():
+    raise ValueError(
+      f'`{name}` must not be {what}, found {ids.tolist()[wrong.argmax()]!r}. '
+      f'{_WHAT_TO_DO}'
+    )

@@ -1,1 +1,0 @@
-"""The data sets, and the readers of their files."""

@@ -1,0 +1,531 @@
+"""Data of a user's own: arrays, a .npz or .csv file, or a user's function.
+
+docs/data.md says what the arrays may hold.
+"""
+
+import collections
+import dataclasses
+import functools
+import pathlib
+import re
+import warnings
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from tasks.data import client_ids
+from tasks.data.partitions import PartitionConfig
+from tasks.data.task import DataWarning, Task
+from tff_clipping import argument_checks, id_forms
+
+CLASSES = 'classes'
+"""Labels from 0: int32 [n]; or [n, length], one for each position."""
+
+NUMBERS = 'numbers'
+"""Labels that are measured: float32 [n, ...], at least [n, 1]."""
+
+AS_GIVEN = 'as_given'
+"""Integers are classes, and other labels are numbers."""
+
+SUFFIXES = ('.npz', '.csv')
+
+_ARRAYS = (
+  *('x', 'y', 'client', 'x_test', 'y_test', 'client_test'),
+  *('all_clients', 'num_classes', 'has_padding'),
+)
+# The columns of a table that are no features.
+_COLUMNS = ('y', 'client', 'is_test')
+# Of data without a test set, one example in so many is held out.
+_HELD_OUT = 10
+_HELD_OUT_SEED = 0
+# The share of test examples that may be among the clients' by chance.
+_SHARED_SHARE = 0.1
+# Beyond, float32 does not have all whole numbers; beyond the second, a number
+# of float64 is whole by its size.
+_ALL_APART, _ALL_WHOLE = 2**24, 2**53
+_INT32 = np.iinfo(np.int32)
+
+
+def create_task(
+  name: str,
+  split: PartitionConfig,
+  *,
+  x: np.ndarray,
+  y: np.ndarray,
+  client: np.ndarray | None = None,
+  x_test: np.ndarray | None = None,
+  y_test: np.ndarray | None = None,
+  client_test: np.ndarray | None = None,
+  all_clients: np.ndarray | None = None,
+  num_classes: int | None = None,
+  has_padding: bool | None = None,
+  kinds: str = CLASSES,
+  source: str = 'arrays',
+) -> Task:
+  """Makes a task of arrays.
+
+  Without a test set, a tenth of the examples, drawn at random but always the
+  same, is held out as one. The held-out examples are clients' data: a private
+  run needs a test set of its own.
+
+  Args:
+    name: What the task is called.
+    split: How to split the training examples over clients; 'natural' is by
+      `client`.
+    x: [n, ...] numbers. uint8 stays as it is, other integers become int32,
+      floating-point numbers float32.
+    y: int [n], the classes from 0; or [n, length], a label for each position;
+      or what `kinds` says.
+    client: [n], whose example each is: whole numbers from 0, or strings; see
+      `client_ids`.
+    x_test: [m, ...], of the shape of `x`; given with `y_test`.
+    y_test: As `y`, [m, ...].
+    client_test: [m], whose example each is, as `client`; not given where no
+      test example is of a client of the training set.
+    all_clients: [k], the ids of `client` and of clients without an example,
+      which count as clients of the natural partition.
+    num_classes: One more than the largest label of all by default; given for a
+      private run, unless the test set has that label.
+    has_padding: Whether 0 in rows of classes fills short rows up, and does not
+      count. Needed where such rows have a 0.
+    kinds: What `y` is: `CLASSES`, `NUMBERS` or `AS_GIVEN`.
+    source: One line on where the examples come from.
+
+  Raises:
+    TypeError: If `split` is no `PartitionConfig`.
+    ValueError: If the arrays are not like this, or do not fit together.
+  """
+  if not isinstance(split, PartitionConfig):
+    raise TypeError(
+      '`split` must be a `PartitionConfig`, for example '
+      f"PartitionConfig('natural'), found {split!r}."
+    )
+  if (x_test is None) != (y_test is None):
+    raise ValueError('`x_test` and `y_test` must be given together.')
+  if client_test is not None and (client is None or x_test is None):
+    raise ValueError(
+      '`client_test` must be given with `client`, `x_test` and `y_test`.'
+    )
+  if all_clients is not None and client is None:
+    raise ValueError('`all_clients` must be given with `client`.')
+  train = _check_part('', x, y, client, kinds)
+  is_held_out = x_test is None
+  if is_held_out:
+    train, test = _hold_out(train)
+  else:
+    test = _check_part('_test', x_test, y_test, client_test, kinds)
+    _check_alike('', train, '_test', test)
+  if all_clients is not None:
+    all_clients = client_ids.check('all_clients', all_clients)
+    if all_clients.dtype.kind != train.client.dtype.kind or not set(
+      train.client.tolist()
+    ) <= set(all_clients.tolist()):
+      raise ValueError('`all_clients` must have each id of `client`, as there.')
+  if client is not None:
+    client_ids.check_all(
+      train.client if all_clients is None else all_clients,
+      None if is_held_out else test.client,
+    )
+  has_padding = _decide_padding((train.y, test.y), has_padding)
+  classes, are_of_clients = _count_classes(train.y, test.y, num_classes)
+  if not is_held_out and client_test is None:
+    _warn_of_shared_examples(train, test)
+  # Labels that are no classes have nothing that a partition could deal by.
+  partition = split.split(train.y, train.client, all_clients)
+  # Made-up clients have examples of anybody.
+  whose = partition.client_ids if split.name == 'natural' else train.client
+  return Task(
+    name=name,
+    train=collections.OrderedDict(x=train.x, y=train.y),
+    partition=partition,
+    test=collections.OrderedDict(x=test.x, y=test.y),
+    num_classes=classes,
+    source=source,
+    test_is_held_out=is_held_out,
+    test_is_of_clients=client_test is not None
+    and bool(np.isin(test.client.astype(str), np.asarray(whose, str)).any()),
+    classes_are_of_clients=are_of_clients,
+    has_padding=has_padding,
+  )
+
+
+def read_file(path: pathlib.Path, split: PartitionConfig, kinds: str) -> Task:
+  """Returns the task of a file.
+
+  Args:
+    path: A .npz file with arrays of the names that `create_task` takes; or a
+      .csv file with the columns `y`, `client` and `is_test` (1 in the rows of
+      the test set), and a column for each feature.
+    split: How to split the training examples over clients.
+    kinds: What the labels are, as for `create_task`.
+
+  Raises:
+    ValueError: If there is no such file, or it does not hold what it should.
+  """
+  if not path.is_file():
+    raise ValueError(
+      f'`task` must be a file that is there, found none: {path}.'
+    )
+  read = _read_npz if path.suffix.lower() == '.npz' else _read_csv
+  try:
+    arrays = read(path)
+  except (OSError, ValueError, zipfile.BadZipFile) as e:
+    raise ValueError(f'{path} cannot be read: {e}') from e
+  # The client store's folder is called by it.
+  name = re.sub(r'\W+', '_', path.stem)
+  return create_task(name, split, **arrays, kinds=kinds, source=path.name)
+
+
+def check_task(found: Any, split: PartitionConfig) -> Task:
+  """Returns what a user's function made, if it is a task that can be trained.
+
+  Args:
+    found: What the function returned.
+    split: What it was asked for.
+
+  Raises:
+    TypeError: If it is no task.
+    ValueError: If its arrays cannot be trained on, or its split is another.
+  """
+  if not isinstance(found, Task):
+    raise TypeError(
+      '`task` must be a function that returns a `tasks.data.task.Task`, found '
+      f'{type(found).__name__}.'
+    )
+  kinds = NUMBERS if found.num_classes is None else CLASSES
+  parts = []
+  for name, examples in (('train', found.train), ('test', found.test)):
+    part = _check_part(f' of {name}', examples['x'], examples['y'], None, kinds)
+    for feature, checked in (('x', part.x), ('y', part.y)):
+      given = examples[feature]
+      if (given.dtype, given.shape) != (checked.dtype, checked.shape):
+        raise ValueError(
+          f'`{feature} of {name}` must be '
+          f'{checked.dtype}{list(checked.shape)}, found '
+          f'{given.dtype}{list(given.shape)}.'
+        )
+    parts.append(part)
+  train, test = parts
+  _check_alike(' of train', train, ' of test', test)
+  _count_classes(train.y, test.y, found.num_classes)
+  if split.name not in ('natural', found.partition.name):
+    raise ValueError(
+      f'`partition` must be what the task was split by, '
+      f'{found.partition.name}, found {split.name}.'
+    )
+  if split.num_clients not in (None, found.num_clients):
+    raise ValueError(
+      f'`num_clients` must be what the task has, {found.num_clients}, found '
+      f'{split.num_clients}.'
+    )
+  return dataclasses.replace(
+    found, has_padding=_decide_padding((train.y, test.y), found.has_padding)
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+  """The training examples, or the test examples."""
+
+  x: np.ndarray
+  y: np.ndarray
+  client: np.ndarray | None
+
+  def take(self, rows: np.ndarray) -> '_Part':
+    client = None if self.client is None else self.client[rows]
+    return _Part(self.x[rows], self.y[rows], client)
+
+
+def _check_part(suffix: str, x: Any, y: Any, client: Any, kinds: str) -> _Part:
+  """Returns a part in the types that are trained on."""
+  part = _Part(
+    _check_x(f'x{suffix}', x),
+    _check_y(f'y{suffix}', y, kinds),
+    None if client is None else client_ids.check(f'client{suffix}', client),
+  )
+  for name, array in (('y', part.y), ('client', part.client)):
+    if array is not None and len(array) != len(part.x):
+      raise ValueError(
+        f'`x{suffix}` and `{name}{suffix}` must have as many examples, found '
+        f'{len(part.x)} and {len(array)}.'
+      )
+  return part
+
+
+def _check_x(name: str, x: Any) -> np.ndarray:
+  """Returns examples as uint8, int32 or float32."""
+  x = np.asarray(x)
+  if x.ndim < 2 or not x.size or x.dtype.kind not in 'biuf':
+    raise ValueError(
+      f'`{name}` must be numbers of the shape [examples, ...], of at least one '
+      f'example, found {x.dtype}{list(x.shape)}.'
+    )
+  if x.dtype == np.uint8:
+    return x
+  # Whole numbers become float32 in the first layer of most models.
+  converted = _to_float32(name, x)
+  return converted if x.dtype.kind == 'f' else _to_int32(name, x)
+
+
+def _check_y(name: str, y: Any, kinds: str) -> np.ndarray:
+  """Returns classes as int32, and numbers as float32."""
+  y = np.asarray(y)
+  if kinds == AS_GIVEN:
+    kinds = CLASSES if y.dtype.kind in 'iu' else NUMBERS
+  if y.ndim < 1 or not y.size or y.dtype.kind not in 'biuf':
+    raise ValueError(
+      f'`{name}` must be numbers [examples, ...], found '
+      f'{y.dtype}{list(y.shape)}. Names of classes: `numpy.unique(y, '
+      'return_inverse=True)[1]`.'
+    )
+  if kinds == NUMBERS:
+    # As models give them: a loss of a user's own broadcasts nothing.
+    return _to_float32(name, y[:, None] if y.ndim == 1 else y)
+  if y.dtype.kind not in 'iu':
+    raise ValueError(
+      f'`{name}` must be integers, the classes from 0, found {y.dtype}, for '
+      f'example {y.flat[np.argmax(y != np.floor(y))]}. Whole numbers of '
+      'another type: `.astype(int)`. Numbers are learned with a `loss` for '
+      'numbers, such as mean_squared_error.'
+    )
+  if y.ndim > 2 or y.shape[1:] == (1,):
+    raise ValueError(
+      f'`{name}` must be labels [examples] or [examples, length], found the '
+      f'shape {list(y.shape)}.'
+    )
+  if y.min() < 0:
+    raise ValueError(f'`{name}` must be classes from 0, found {y.min()}.')
+  return _to_int32(name, y)
+
+
+def _to_int32(name: str, array: np.ndarray) -> np.ndarray:
+  """Returns integers as int32; raises if one does not fit."""
+  if array.min() < _INT32.min or array.max() > _INT32.max:
+    raise ValueError(
+      f'`{name}` must fit into int32, found {array.min()} to {array.max()}.'
+    )
+  return array.astype(np.int32, copy=False)
+
+
+def _to_float32(name: str, array: np.ndarray) -> np.ndarray:
+  """Returns finite float32; warns of whole numbers that lose digits."""
+  with np.errstate(over='ignore', invalid='ignore'):
+    converted = array.astype(np.float32, copy=False)
+  if not np.isfinite(converted).all():
+    place = tuple(np.argwhere(~np.isfinite(converted))[0].tolist())
+    raise ValueError(
+      f'`{name}` must be finite in float32, found {array[place]} at '
+      f'{list(place)}.'
+    )
+  is_large = (array > _ALL_APART) | (array < -_ALL_APART)
+  if array.dtype.kind == 'f' and is_large.any():
+    is_large &= (abs(array) < _ALL_WHOLE) & (array == np.floor(array))
+  places = np.argwhere(is_large)
+  # Wide enough for every integer.
+  given, found = (a[is_large].astype(np.longdouble) for a in (array, converted))
+  if (given != found).any():
+    first = (given != found).argmax()
+    warnings.warn(
+      f'`{name}` should be whole numbers up to 2**24, as float32 has them: '
+      f'{int(given[first])} at {places[first].tolist()} becomes '
+      f'{int(found[first])}. Leave ids out; from large numbers, subtract one '
+      'that they have in common.',
+      DataWarning,
+      stacklevel=4,
+    )
+  return converted
+
+
+def _check_alike(suffix: str, train: _Part, other: str, test: _Part) -> None:
+  """Raises unless the examples of two parts have one shape and dtype."""
+  for name, a, b in (('x', train.x, test.x), ('y', train.y, test.y)):
+    if a.shape[1:] != b.shape[1:] or a.dtype != b.dtype:
+      raise ValueError(
+        f'`{name}{other}` must hold examples like those of `{name}{suffix}`, '
+        f'{a.dtype}{list(a.shape[1:])}, found {b.dtype}{list(b.shape[1:])}.'
+      )
+
+
+def _hold_out(part: _Part) -> tuple[_Part, _Part]:
+  """Returns the examples to train on, and those that are held out."""
+  num_examples = len(part.x)
+  if num_examples < 2:
+    raise ValueError(
+      '`x` must have at least 2 examples, one of which is held out, found '
+      f'{num_examples}.'
+    )
+  order = np.random.default_rng(_HELD_OUT_SEED).permutation(num_examples)
+  num_test = max(1, num_examples // _HELD_OUT)
+  return (
+    part.take(np.sort(order[num_test:])),
+    part.take(np.sort(order[:num_test])),
+  )
+
+
+def _decide_padding(parts: tuple[np.ndarray, ...], given: Any) -> bool:
+  """Returns whether 0 is padding; raises if nothing says so."""
+  given = None if given is None else np.asarray(given)[()]
+  if given is not None and not isinstance(given, (bool, np.bool_)):
+    raise ValueError(f'`has_padding` must be True or False, found {given!r}.')
+  has_rows = all(y.dtype.kind == 'i' and y.ndim > 1 for y in parts)
+  if given and not has_rows:
+    raise ValueError(
+      '`has_padding` must be True for rows of classes alone, found True.'
+    )
+  if given is None and has_rows and any((y == 0).any() for y in parts):
+    raise ValueError(
+      '`has_padding` must be given where `y` has rows of labels with 0 among '
+      'them: True where 0 fills up short rows and does not count, False where '
+      'it is a class. Rows of 0 with one 1 for each class become labels by '
+      '`y.argmax(axis=1)`; rows that say which of several classes an example '
+      'has are for `loss` binary_crossentropy.'
+    )
+  return bool(given)
+
+
+def _count_classes(
+  y: np.ndarray, y_test: np.ndarray, given: Any
+) -> tuple[int | None, bool]:
+  """Returns the number of classes, and whether the clients' labels told it."""
+  if y.dtype.kind != 'i':
+    if given is not None:
+      raise ValueError(
+        f'`num_classes` must be given for classes alone, found {given}.'
+      )
+    return None, False
+  largest = int(max(y.max(), y_test.max()))
+  count = largest + 1
+  if given is not None:
+    # A file has an array without dimensions.
+    count = argument_checks.check_integer('num_classes', np.asarray(given)[()])
+  if largest >= count:
+    raise ValueError(
+      f'`y` must be below `num_classes`, {count}, found {largest}.'
+    )
+  if count < 2:
+    raise ValueError(f'`y` must have at least two classes, found {count}.')
+  return count, given is None and bool(y_test.max() < largest)
+
+
+def _warn_of_shared_examples(train: _Part, test: _Part) -> None:
+  """Warns of a test set that no client has, but looks like clients' examples.
+
+  No more than a warning: that a client has an example like a public one must
+  not show in the files of a private run.
+  """
+  seen = [
+    [x.tobytes() + y.tobytes() for x, y in zip(part.x, part.y, strict=True)]
+    for part in (train, test)
+  ]
+  counts = collections.Counter(seen[0])
+  # What is there more than once is of few different values, by chance.
+  shared = sum(counts[example] == 1 for example in seen[1])
+  if shared > _SHARED_SHARE * len(seen[1]):
+    warnings.warn(
+      f'`x_test` has {shared} of its {len(seen[1])} examples in common with '
+      '`x`. If they are of the same people, give `client_test`: what a private '
+      'run measures on them is not private.',
+      DataWarning,
+      stacklevel=3,
+    )
+
+
+def _read_npz(path: pathlib.Path) -> dict[str, Any]:
+  """Returns the arrays of a file, by their names."""
+  if not zipfile.is_zipfile(path):
+    raise ValueError('it is no .npz file, as `numpy.savez` writes it.')
+  with np.load(path, allow_pickle=False) as file:
+    found = file.files
+    if not {'x', 'y'} <= set(found) <= set(_ARRAYS) or len(found) > len(
+      set(found)
+    ):
+      raise ValueError(
+        'it must have the arrays `x` and `y`, may have '
+        f'{", ".join(_ARRAYS[2:])}, each once, found '
+        f'{", ".join(found) or "none"}.'
+      )
+    return {name: file[name] for name in found}
+
+
+def _read_csv(path: pathlib.Path) -> dict[str, Any]:
+  """Returns the arrays of a table."""
+  import pandas as pd
+
+  read = functools.partial(pd.read_csv, path, encoding='utf-8-sig')
+  # As the heading is written: pandas numbers columns of one name.
+  heading = read(header=None, nrows=1, dtype=str, keep_default_na=False)
+  _check_heading(heading.iloc[0].tolist())
+  # An id as it is written: 01, or NA.
+  table = read(converters={'client': str}, skipinitialspace=True)
+  if not isinstance(table.index, pd.RangeIndex):
+    raise ValueError('its rows must not be longer than its heading.')
+  features = [c for c in table if c not in _COLUMNS]
+  if 'y' not in table or not features or table.empty:
+    raise ValueError(
+      'it must have rows with the columns `y` and at least one feature, found '
+      f'{len(table)} with {", ".join(table)}.'
+    )
+  for column, values in table.items():
+    missing = (values.isna() | (values == '')).to_numpy()
+    if missing.any():
+      raise ValueError(
+        f'`{column}` must have a value in every row, found none in row '
+        f'{missing.argmax() + 1} of the data.'
+      )
+    if column != 'client' and values.dtype.kind not in 'biuf':
+      raise ValueError(
+        f'`{column}` must be numbers, found {values.iloc[0]!r}. The column '
+        'with the ids of the clients is called `client`.'
+      )
+  if 'client' not in table:
+    warnings.warn(
+      'The table has no column `client`, which says whose each example is: its '
+      f'features are {", ".join(features)}.',
+      DataWarning,
+      stacklevel=3,
+    )
+  arrays = dict(
+    x=np.stack([_to_float32(c, table[c].to_numpy()) for c in features], axis=1),
+    y=table['y'].to_numpy(),
+  )
+  if 'client' in table:
+    arrays['client'] = table['client'].to_numpy(str)
+  if 'is_test' not in table:
+    return arrays
+  is_test = table['is_test'].to_numpy()
+  if set(is_test.tolist()) != {0, 1}:
+    raise ValueError(
+      '`is_test` must be 1 in the rows of the test set and 0 in the others, '
+      f'found {", ".join(map(str, np.unique(is_test)[:3]))}.'
+    )
+  train = {name: array[is_test == 0] for name, array in arrays.items()}
+  test = {f'{name}_test': a[is_test == 1] for name, a in arrays.items()}
+  return train | test
+
+
+def _check_heading(found: list[str]) -> None:
+  """Raises if a column has no name, or `_COLUMNS` stand there in another way.
+
+  A column that is no feature must not become one by its writing, nor by being
+  there twice.
+  """
+  if '' in map(id_forms.normal_form, found):
+    raise ValueError(
+      'its columns must have names, found one without. A pandas table without '
+      'its row numbers: `to_csv(..., index=False)`.'
+    )
+  for column in _COLUMNS:
+    same = [
+      name
+      for name in found
+      if re.sub(
+        r'[\W_]+|(?<=\.)\d+$', '', id_forms.normal_form(name)
+      ).casefold()
+      == column.replace('_', '')
+    ]
+    if len(same) > 1 or (same and same[0].lstrip(' ') != column):
+      raise ValueError(
+        f'its column {column!r} must be written so, and be there once, found '
+        f'{", ".join(map(repr, same))}.'
+      )

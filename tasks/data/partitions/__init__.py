@@ -1,1 +1,0 @@
-"""Splits of a data set over clients."""

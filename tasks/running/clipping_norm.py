@@ -1,0 +1,153 @@
+"""c from a run before: of FedAvg, as the paper sets it, or a private one."""
+
+import dataclasses
+import os
+import pathlib
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tasks.config import Config
+from tasks.running.folder import RunFolder
+from tff_clipping import privacy
+
+# Settings on which the norms of updates depend.
+_NORMS_DEPEND_ON = (
+  'task',
+  'partition',
+  'examples_per_client',
+  'dirichlet_alpha',
+  'shards_per_client',
+  'model',
+  'loss',
+  'local_steps',
+  'batch_size',
+  'client_learning_rate',
+)
+_EXACT = (
+  'half of the mean norm of the updates of a run of fed_avg: a figure of the '
+  "clients' data, whose cost is not in any epsilon"
+)
+_LAST_NORM = 'aggregator/clipping_norm'
+
+
+class ClippingNormWarning(UserWarning):
+  """c comes from a run whose updates have other norms."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """Where c comes from.
+
+  Attributes:
+    norm: c.
+    exact: From what exact figure of the clients' data; `None` if from none.
+    ledger: The ledger of the private run that it comes from; `None` if it does
+      not.
+  """
+
+  norm: float
+  exact: str | None = None
+  ledger: str | None = None
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns what config.json has of it."""
+    return {'exact': self.exact, 'ledger': self.ledger}
+
+
+def read(run_dir: str | os.PathLike, config: Config) -> Source:
+  """Returns c from a run before, and warns if its updates have other norms.
+
+  Source: Sec. 2.2: half of the mean, over clients and rounds, of the norms of
+  the updates of an unclipped run. Of a private run whose c adapts and whose
+  guarantee holds, it is the last c.
+
+  Args:
+    run_dir: The folder of the run, which must have ended.
+    config: The settings of the run that takes c.
+
+  Raises:
+    ValueError: If the folder is not that of such a run.
+  """
+  folder = RunFolder(run_dir)
+  try:
+    saved = folder.read_description()
+    if saved is None:
+      raise ValueError(f'there is no {folder.config.name}.')
+    experiment = saved['experiment']
+    metrics = folder.read_metrics()
+    metrics = metrics[metrics['round_num'] > 0]
+    if len(metrics) < experiment['num_rounds']:
+      raise ValueError(
+        f'it has {len(metrics)} of {experiment["num_rounds"]} rounds.'
+      )
+    if experiment['algorithm'] == 'fed_avg':
+      mean = np.average(
+        metrics['update_norm_mean'], weights=metrics['num_clients']
+      )
+      source = Source(0.5 * float(mean), exact=_EXACT)
+    elif _LAST_NORM in metrics and folder.ledger.exists():
+      caveats = privacy.read_ledger(folder.ledger).caveats
+      if caveats:
+        raise ValueError(f'its guarantee does not hold: {"; ".join(caveats)}.')
+      source = Source(
+        float(metrics[_LAST_NORM].iloc[-1]),
+        ledger=str(folder.ledger.absolute()),
+      )
+    else:
+      raise ValueError(
+        f'it is one of {experiment["algorithm"]} with a constant clipping '
+        'norm, or without one.'
+      )
+    if not 0 < source.norm < np.inf:
+      raise ValueError(f'its updates have the norm {source.norm:g}.')
+  except (OSError, ValueError, KeyError) as e:
+    raise ValueError(
+      '`clipping_norm_from` must be the folder of a finished run of fed_avg, '
+      'or of a private run with adaptive clipping whose guarantee holds, found '
+      f'{os.fspath(run_dir)!r}: {e}'
+    ) from e
+  _warn_of_other_norms(experiment, config.to_json())
+  return source
+
+
+def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
+  """Returns where c comes from; `None` if it was given, or there is none.
+
+  A run that goes on has the c of its beginning.
+
+  Args:
+    config: The settings.
+    saved: The config.json of a run that goes on; `None` for a new one.
+
+  Raises:
+    ValueError: As `read`.
+  """
+  kept = (saved or {}).get('clipping_norm_source')
+  if kept is not None:
+    return Source(saved['experiment']['clipping_norm'], **kept)
+  if config.clipping_norm_from is None:
+    return None
+  return read(config.clipping_norm_from, config)
+
+
+def _warn_of_other_norms(theirs: Any, mine: Any) -> None:
+  different = [
+    f'`{name}` {theirs[name]} and not {mine[name]}'
+    for name in _NORMS_DEPEND_ON
+    if name in theirs and _file_name(theirs[name]) != _file_name(mine[name])
+  ]
+  if different:
+    warnings.warn(
+      f'`clipping_norm_from` is a run with {", ".join(different)}: its updates '
+      'have other norms than those that are clipped here.',
+      ClippingNormWarning,
+      stacklevel=3,
+    )
+
+
+def _file_name(value: Any) -> Any:
+  """Returns a path without its folder: a run may be started from anywhere."""
+  return pathlib.PurePath(value).name if isinstance(value, str) else value

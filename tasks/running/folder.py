@@ -1,0 +1,324 @@
+"""The folder of a run: whose it is, and that only one program writes to it."""
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import io
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from tasks.config import Config
+from tff_clipping import atomic_files, gone
+
+_SEED_BITS = {'sampling_seed': 128, 'audit_seed': 63}
+
+
+class RunFolderError(ValueError):
+  """The folder cannot be used for this run."""
+
+
+class RunFolder:
+  """The files of one run.
+
+  Attributes:
+    path: The folder.
+    config: The settings, the data and the machine; see `read_description`.
+    metrics: A line for each round.
+    privacy: What the plan promises, and what takes that away.
+    ledger: What was charged.
+    result: How the run ended.
+    model: The trained model.
+    updates: The folder of figures on single updates.
+    audit: The folder of an audit.
+    checkpoints: The folder of checkpoints.
+    client_states: The folder of what clients keep from round to round.
+    tensorboard: The folder of TensorBoard's logs.
+  """
+
+  def __init__(self, path: str | os.PathLike):
+    self.path = pathlib.Path(path)
+    self.config = self.path / 'config.json'
+    self.metrics = self.path / 'metrics.csv'
+    self.privacy = self.path / 'privacy.json'
+    self.ledger = self.path / 'ledger.jsonl'
+    self.result = self.path / 'result.json'
+    self.model = self.path / 'model.weights.h5'
+    self.updates = self.path / 'updates'
+    self.audit = self.path / 'audit'
+    self.checkpoints = self.path / 'checkpoints'
+    self.client_states = self.path / 'client_states'
+    self.tensorboard = self.path / 'tensorboard'
+
+  @contextlib.contextmanager
+  def open(self, config: Config) -> Iterator[None]:
+    """Locks the folder for one program, and checks that it is of one run.
+
+    Python's temporary files are in it too: TensorFlow writes a file for each
+    function that it compiles, and a program that is killed leaves them. Here
+    the next one deletes them.
+
+    Args:
+      config: What the run is asked to do.
+
+    Raises:
+      RunFolderError: If the folder holds something else, another program has
+        it open, or it cannot be written.
+    """
+    made = [p for p in (self.path, *self.path.parents) if not p.exists()]
+    with contextlib.ExitStack() as stack:
+      stack.callback(self._remove_if_bare, made)
+      try:
+        self._make()
+        self._check_is_of_a_run()
+        stack.enter_context(locked(self.path))
+        stack.enter_context(self._temporary_files())
+      except OSError as e:
+        raise self._unwritable(e) from e
+      self._check_is_of(config)
+      yield
+
+  def read_description(self) -> dict[str, Any] | None:
+    """Returns the contents of config.json; `None` if there is none.
+
+    Returns:
+      `experiment`, the settings as they were asked for, without those that
+      nobody had and this version has no more, and whatever else is there.
+
+    Raises:
+      RunFolderError: If it cannot be read, or its run is of a kind that this
+        version has no more.
+    """
+    if not self.config.exists():
+      return None
+    try:
+      saved = json.loads(self.config.read_text())
+      saved['experiment'] = gone.read(saved['experiment'])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+      raise RunFolderError(
+        f'{self.config} must be the config.json of a run, found one that '
+        f'cannot be read: {e}'
+      ) from e
+    return saved
+
+  def read_config(self) -> Config:
+    """Returns the settings of the run in the folder.
+
+    Raises:
+      RunFolderError: If there is none, or it is of an earlier version.
+    """
+    saved = self.read_description()
+    if saved is None:
+      raise RunFolderError(
+        f'`run_dir` must be the folder of a run, found {self.path} without '
+        f'{self.config.name}.'
+      )
+    self._check_version(saved['experiment'])
+    return Config.from_json(saved['experiment'])
+
+  def read_metrics(self) -> pd.DataFrame:
+    """Returns metrics.csv, without a last line that a crash has cut short.
+
+    Raises:
+      OSError: If there is none.
+      ValueError: If it is no table.
+    """
+    data = self.metrics.read_bytes()
+    return pd.read_csv(io.BytesIO(data[: data.rfind(b'\n') + 1]))
+
+  def read_result(self, config: Config) -> dict[str, Any] | None:
+    """Returns how the run of a configuration ended.
+
+    Args:
+      config: What the run was asked to do; without c, any c will do.
+
+    Returns:
+      The contents of result.json: `reason`, a value of `StopReason`, `message`
+      and `round_num`; `None` if the run is not there or not at an end.
+
+    Raises:
+      RunFolderError: If the folder holds something else.
+    """
+    if not self.path.is_dir():
+      return None
+    self._check_is_of_a_run()
+    self._check_is_of(config)
+    try:
+      return json.loads(self.result.read_text())
+    except (OSError, ValueError):
+      return None
+
+  def draw_seeds(self, names: Sequence[str]) -> dict[str, int]:
+    """Returns the secret seeds that the run has drawn, or new ones.
+
+    Where nothing else of a run is there, no release has come of the seeds in
+    config.json: the file may be a copy of another run's, with which this one
+    must not share its cohorts.
+
+    Args:
+      names: The seeds.
+    """
+    others = self.ledger, self.checkpoints, self.metrics
+    drawn = {}
+    if any(path.exists() for path in others):
+      drawn = (self.read_description() or {}).get('drawn_seeds', {})
+    return {
+      name: drawn.get(name, secrets.randbits(_SEED_BITS[name]))
+      for name in names
+    }
+
+  def check_unchanged(self, description: Mapping[str, Any]) -> None:
+    """Raises if the run in the folder had other data, or another model.
+
+    Settings name both; what a name of a user's own stands for may change.
+
+    Args:
+      description: What config.json is to hold.
+
+    Raises:
+      RunFolderError: If it is another run. Nothing has been written.
+    """
+    saved = self.read_description() or {}
+    for section, key, what in (
+      ('task', 'digest', 'the SHA-256 of the data'),
+      ('model', 'num_parameters', 'the number of parameters of the model'),
+    ):
+      before = saved.get(section, {}).get(key)
+      now = description[section][key]
+      if before is not None and before != now:
+        raise RunFolderError(
+          f'`output_dir` must be empty or hold this same run, found another '
+          f'one in {self.path}: {what} changed from {before} to {now}.'
+          f'{self._say_if_empty()}'
+        )
+
+  def write_json(
+    self,
+    path: pathlib.Path,
+    content: Mapping[str, Any],
+    *,
+    is_secret: bool = False,
+  ) -> None:
+    """Writes a file whole or not at all.
+
+    Args:
+      path: The file.
+      content: What `json.dump` takes.
+      is_secret: Whether its owner alone may read it.
+    """
+    with atomic_files.replacing(path, is_secret=is_secret) as new:
+      new.write_text(json.dumps(content, indent=2) + '\n')
+
+  def _make(self) -> None:
+    if self.path.exists() and not self.path.is_dir():
+      raise RunFolderError(
+        f'`output_dir` must be a folder, found the file {self.path}.'
+      )
+    self.path.mkdir(parents=True, exist_ok=True)
+
+  def _remove_if_bare(self, made: Sequence[pathlib.Path]) -> None:
+    """Removes folders that were made for a run that has not begun."""
+    if not made or not self.path.is_dir():
+      return
+    if [each.name for each in self.path.iterdir()] == ['.lock']:
+      (self.path / '.lock').unlink()
+    for folder in made:
+      with contextlib.suppress(OSError):
+        folder.rmdir()
+
+  def _unwritable(self, error: OSError) -> RunFolderError:
+    # As in /proc: that it is not there is no news.
+    reason = (
+      'no folder can be made there'
+      if error.errno == errno.ENOENT
+      else error.strerror
+    )
+    return RunFolderError(
+      '`output_dir` must be a folder that can be written, found '
+      f'{str(self.path)!r} ({reason}).'
+    )
+
+  def _say_if_empty(self) -> str:
+    """Returns a sentence on a run that has ended and kept nothing."""
+    kept = {each.name for each in self.checkpoints.glob('*')}
+    if kept or self.result.exists() or self.ledger.exists():
+      return ''
+    return ' No round of it was kept: delete the folder, or give another.'
+
+  def _check_is_of_a_run(self) -> None:
+    found = [e.name for e in self.path.iterdir() if not e.name.startswith('.')]
+    if found and self.config.name not in found:
+      raise RunFolderError(
+        '`output_dir` must be empty or hold a run, found '
+        f'{", ".join(sorted(found)[:3])} in {self.path}.'
+      )
+
+  def _check_is_of(self, config: Config) -> None:
+    """Raises if there is a run of other settings."""
+    saved = (self.read_description() or {}).get('experiment')
+    if saved is None:
+      return
+    self._check_version(saved)
+    if config.clipping_norm is None and config.clipping_norm_from is not None:
+      config = dataclasses.replace(
+        config, clipping_norm=saved.get('clipping_norm')
+      )
+    differences = config.differences(saved)
+    if differences:
+      raise RunFolderError(
+        '`output_dir` must be empty or hold this same run, found another one '
+        f'in {self.path}: {"; ".join(differences)}.'
+      )
+
+  def _check_version(self, saved: Mapping[str, Any]) -> None:
+    """Raises for the settings of an earlier version, whose seeds it hides."""
+    known = {field.name for field in dataclasses.fields(Config)}
+    if not known.issuperset(saved):
+      raise RunFolderError(
+        '`output_dir` must be empty or hold a run of this version, found one '
+        f'of an earlier version in {self.path}, which does not go on.'
+      )
+
+  @contextlib.contextmanager
+  def _temporary_files(self) -> Iterator[None]:
+    folder, before = self.path / '.tmp', tempfile.tempdir
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    tempfile.tempdir = str(folder.absolute())
+    try:
+      yield
+    finally:
+      tempfile.tempdir = before
+      shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def locked(folder: pathlib.Path) -> Iterator[None]:
+  """Holds the lock of a folder, which one program at a time can have.
+
+  Raises:
+    RunFolderError: If another program has it, or the disk has no locks.
+    OSError: If the folder cannot be written.
+  """
+  with open(folder / '.lock', 'w') as lock:
+    try:
+      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as e:
+      if e.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+        raise RunFolderError(
+          '`output_dir` must be on a disk that has file locks, found '
+          f'{folder}, whose disk has none ({e.strerror}).'
+        ) from e
+      raise RunFolderError(
+        '`output_dir` must be used by one program at a time, found that '
+        f'another one is writing to {folder}.'
+      ) from e
+    yield

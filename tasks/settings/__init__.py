@@ -1,1 +1,0 @@
-"""How settings, flags and functions of a user are declared and read."""

@@ -1,0 +1,345 @@
+"""The answers of the budget calculator are those of its plan.
+
+The figures are the plan's, the words promise no more, and each alternative is a
+guarantee that stands beside those of its own relation.
+"""
+
+import dataclasses
+import json
+import math
+import random
+
+import pytest
+
+from tests.privacy.budget_commands import ONE_ROUND, PAPER, ask, run_here
+from tff_clipping import privacy
+from tff_clipping.privacy.accounting import rounding
+from tff_clipping.privacy.calculator import budget_answer, budget_question
+
+_QUESTION = (*PAPER, '--num_rounds=100', '--target_epsilon=1.5')
+
+
+def _rows(answer):
+  """Returns the alternatives, by sampling and accountant."""
+  return {
+    (row['sampling'], row['accountant']): row for row in answer['alternatives']
+  }
+
+
+def test_the_figures_are_those_of_the_plan(capsys):
+  answer = ask(capsys, *ONE_ROUND)
+  plan = privacy.plan_from_json(answer['plan'])
+  assert plan == privacy.PrivacyPlan(
+    num_clients=1920,
+    clients_per_round=80,
+    target_delta=1e-5,
+    num_rounds=1,
+    noise_multiplier=3.0,
+  )
+  assert answer['solved_for'] == 'epsilon'
+  assert answer['epsilon'] == plan.epsilon
+  assert answer['target_epsilon'] is None
+  assert answer['description'] == privacy.describe_plan(plan)
+  assert answer['alternatives'] == []
+  assert answer['warnings'] == []
+
+
+def test_the_plan_of_correlated_noise_can_be_read_back(capsys):
+  answer = ask(capsys, *ONE_ROUND, '--mechanism=blt', '--min_separation=24')
+  plan = privacy.plan_from_json(answer['plan'])
+  assert plan.epsilon == answer['epsilon']
+  assert plan.running_sum_error / 80 == answer['running_mean_error']
+
+
+def test_solves_for_rounds(capsys):
+  asked = (*PAPER, '--noise_multiplier=1.8', '--target_epsilon=1.5')
+  answer = ask(capsys, *asked, '--alternatives')
+  assert answer['solved_for'] == 'num_rounds'
+  assert answer['num_rounds'] == privacy.compute_max_rounds(
+    num_clients=1920,
+    clients_per_round=80,
+    target_delta=1e-5,
+    noise_multiplier=1.8,
+    target_epsilon=1.5,
+  )
+  assert _rows(answer)['fixed_size', 'pld']['num_rounds'] > 1
+
+
+def test_solves_for_the_clients_of_a_round(capsys):
+  # The tutorial "Differential Privacy in TFF": 120 clients and noise 1.2.
+  answer = ask(
+    capsys,
+    *('--num_clients=3383', '--target_delta=1e-5', '--num_rounds=100'),
+    *('--target_epsilon=2', '--noise_to_clients_ratio=0.01', '--alternatives'),
+  )
+  assert answer['solved_for'] == 'clients_per_round'
+  assert answer['clients_per_round'] == 120
+  assert answer['noise_multiplier'] == pytest.approx(1.2)
+  # The tighter accountant needs fewer; each row solves for its own.
+  rows = _rows(answer)
+  assert 100 < rows['poisson', 'pld']['clients_per_round'] < 120
+  # Not even cohorts of all 3383 are enough there.
+  assert ('fixed_size', 'pld') not in rows
+
+
+def test_solves_for_the_clients_in_all(capsys):
+  answer = ask(
+    capsys,
+    *('--clients_per_round=200', '--target_delta=1e-6', '--num_rounds=2'),
+    *('--target_epsilon=4', '--noise_multiplier=1.1', '--alternatives'),
+  )
+  assert answer['solved_for'] == 'num_clients'
+  plan = privacy.PrivacyPlan.from_smallest_population(
+    clients_per_round=200,
+    target_delta=1e-6,
+    num_rounds=2,
+    target_epsilon=4,
+    noise_multiplier=1.1,
+  )
+  assert answer['num_clients'] == plan.num_clients
+  rows = _rows(answer)
+  assert rows['poisson', 'pld']['num_clients'] < plan.num_clients
+  assert ('random_allocation', 'pld') not in rows
+
+
+def test_all_clients_in_each_round_are_a_question_without_a_cohort(capsys):
+  answer = ask(
+    capsys,
+    *('--num_clients=100', '--target_delta=1e-5', '--num_rounds=1'),
+    *('--noise_multiplier=8', '--sampling=none', '--accountant=gaussian'),
+  )
+  assert answer['clients_per_round'] == 100
+  assert answer['sampling_prob'] == 1
+  exact = privacy.gaussian_epsilon(8.0, 1e-5)
+  assert answer['epsilon'] == pytest.approx(exact, rel=1e-12)
+
+
+def test_paper_sampling_shows_both_epsilons(capsys):
+  _, out, _ = run_here(capsys, *ONE_ROUND, '--sampling=paper')
+  answer = ask(capsys, *ONE_ROUND, '--sampling=paper')
+  assert 'as the paper charges; its cohorts really give' in out
+  for name in ('epsilon', 'actual_epsilon'):
+    assert rounding.format_up(answer[name], digits=5) in out
+
+
+def test_an_epsilon_of_0_is_an_answer(capsys):
+  answer = ask(
+    capsys,
+    *('--num_clients=1e6', '--clients_per_round=1', '--num_rounds=1'),
+    *('--noise_multiplier=30', '--target_delta=1e-7', '--accountant=pld'),
+  )
+  assert answer['epsilon'] == 0
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'expected'),
+  [
+    ([], '--sampling=poisson --accountant=rdp'),
+    (
+      ['--sampling=fixed_size', '--accountant=pld'],
+      '--sampling=fixed_size --accountant=pld',
+    ),
+    (
+      ['--mechanism=blt', '--min_separation=1'],
+      '--sampling=min_separation --mechanism=blt',
+    ),
+  ],
+)
+def test_what_the_noise_is_for_stands_beside_it(capsys, arguments, expected):
+  _, out, _ = run_here(capsys, *ONE_ROUND, *arguments)
+  assert out.startswith('The answer:\n  noise multiplier')
+  (line,) = (line for line in out.splitlines() if 'only for' in line)
+  assert line == f'  only for          {expected}'
+
+
+def test_attacks_are_bounded(capsys):
+  asked = (*ONE_ROUND, '--min_separation=24')
+  attacks = ask(capsys, *asked)['attacks']
+  assert attacks['mu'] == pytest.approx(1 / 3)
+  assert attacks['false_positive_rate'] == 0.01
+  _, out, _ = run_here(capsys, *asked)
+  rate = rounding.format_up(100 * attacks['true_positive_rate'], digits=3)
+  assert f'names at most {rate} % of those that did' in out
+  assert '  mu  ' not in out
+  _, out, _ = run_here(capsys, *asked, '--false_positive_rate=0.01')
+  assert '  mu                0.33334 (no worse than one Gaussian mech' in out
+  rate = rounding.format_up(attacks['true_positive_rate'], digits=5)
+  assert f'  true positives    {rate} at a false-positive rate of 0.01' in out
+
+
+def test_the_tightest_proved_accountant_stands_beside_the_answer(capsys):
+  by_pld = ask(capsys, *ONE_ROUND, '--accountant=pld')['epsilon']
+  answer = ask(capsys, *ONE_ROUND)
+  assert answer['tightest_epsilon'] == by_pld
+  line = f'cost epsilon {rounding.format_up(by_pld)} by privacy loss distr'
+  assert line in answer['tightest']
+  answer = ask(capsys, *ONE_ROUND, '--sampling=fixed_size')
+  assert 'proved too (but for noise in integers): --acc' in answer['tightest']
+  for other in ('accountant=pld', 'sampling=paper', 'min_separation=24'):
+    assert ask(capsys, *ONE_ROUND, f'--{other}')['tightest'] == ''
+
+
+def test_a_warning_stands_in_the_answer_that_is_kept(capsys):
+  arguments = (*ONE_ROUND, '--target_delta=0.01')
+  code, out, err = run_here(capsys, *arguments)
+  assert code == 0
+  assert 'Warning: `target_delta` should be below 1/`num_clients`' in out
+  assert err.startswith('tff-clipping-budget: warning: --target_delta should')
+  assert len(err.splitlines()) == 1
+  _, out, _ = run_here(capsys, *arguments, '--format=json')
+  assert len(json.loads(out)['warnings']) == 1
+
+
+@pytest.mark.slow
+def test_alternatives_are_the_best_guarantee_of_each_kind(capsys):
+  answer = ask(capsys, *_QUESTION, '--alternatives')
+  assert answer['noise_multiplier'] == pytest.approx(1.52998, rel=1e-5)
+  assert 1.4999 < answer['epsilon'] <= 1.5
+  multipliers = {
+    key: row['noise_multiplier'] for key, row in _rows(answer).items()
+  }
+  assert [*multipliers] == [
+    ('poisson', 'pld'),
+    ('random_allocation', 'pld'),
+    ('min_separation', 'gaussian'),
+    ('fixed_size', 'pld'),
+  ]
+  assert [*multipliers.values()] == pytest.approx(
+    # Of five epochs of 24 rounds: 4e6 draws of them have 1e-5 there, +- 7e-7.
+    [1.4206, 1.3863, 8.7717, 3.0191],
+    rel=1e-4,
+  )
+
+
+def test_alternatives_under_another_relation_stand_apart(capsys):
+  _, out, _ = run_here(capsys, *ONE_ROUND, '--alternatives')
+  _, same, other, _ = out.rsplit('\n\n', 3)
+  # What is solved for is epsilon, and all have the noise of the question.
+  assert same.startswith('The same noise multiplier with other')
+  assert 'this plan' in same
+  assert 'add_or_remove_one' in same
+  assert 'replace_one' not in same
+  assert other.startswith('With another promise, for zero_out and replace_one')
+  assert 'is to be compared with one for adding or removing one' in other
+  assert 'add_or_remove_one' not in other
+  _, out, _ = run_here(
+    capsys, *PAPER, '--num_rounds=1', '--target_epsilon=3', '--alternatives'
+  )
+  assert 'Other ways to the same promise, the best of each kind:' in out
+
+
+def test_what_has_no_answer_is_no_alternative(capsys):
+  arguments = (*PAPER, '--num_rounds=100', '--noise_multiplier=0.02')
+  found = ask(capsys, *arguments, '--alternatives')['alternatives']
+  # No finite epsilon is known by 'pld' for so little noise.
+  assert not any(row['accountant'] == 'pld' for row in found)
+
+
+def test_alternatives_that_take_long_are_left_out(capsys):
+  rows = _rows(
+    ask(
+      capsys,
+      *('--num_clients=1e6', '--clients_per_round=10', '--num_rounds=1e5'),
+      *('--noise_multiplier=3', '--target_delta=1e-7', '--alternatives'),
+    )
+  )
+  assert ('poisson', 'pld') in rows
+  assert ('random_allocation', 'pld') not in rows
+  assert not any(row['relation'] == 'zero_out' for row in rows.values())
+
+
+def test_the_error_is_that_of_the_mean(capsys):
+  # The sums of 1, 2 and 3 rounds have so many variances.
+  errors = []
+  for cohort in (40, 80):
+    answer = ask(
+      capsys,
+      *PAPER,
+      *(f'--clients_per_round={cohort}', '--num_rounds=3'),
+      '--noise_multiplier=2',
+    )
+    errors.append(answer['running_mean_error'])
+  expected = 2 * ((1 + 2 + 3) / 3) ** 0.5
+  assert errors == pytest.approx([expected / 40, expected / 80])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('epsilon', 'errors'),
+  # On the sum, as in docs/correlated_noise.md.
+  [
+    (1.5, {'gaussian': 41.0, 'blt': 14.7, 'banded': 13.9}),
+    (5, {'gaussian': 14.2, 'blt': 5.1, 'banded': 4.8}),
+  ],
+)
+def test_published_errors_of_mechanisms(capsys, epsilon, errors):
+  asked = (*PAPER, '--num_rounds=100', f'--target_epsilon={epsilon}')
+  for mechanism, error in errors.items():
+    answer = ask(
+      capsys, *asked, f'--mechanism={mechanism}', '--min_separation=24'
+    )
+    found = 80 * answer['running_mean_error']
+    assert found == pytest.approx(error, abs=0.05)
+
+
+def test_groups_have_the_error_of_their_bands(capsys):
+  answer = ask(
+    capsys,
+    *(*PAPER, '--num_rounds=100', '--target_epsilon=5'),
+    *('--sampling=grouped_poisson', '--min_separation=6', '--mechanism=banded'),
+  )
+  assert answer['accountant'] == 'pld'
+  assert 80 * answer['running_mean_error'] == pytest.approx(4.4, abs=0.05)
+
+
+def draw_question(seed):
+  """Returns a question from the whole range that the calculator takes."""
+  generator = random.Random(seed)
+
+  def draw(low, high):
+    return math.exp(generator.uniform(math.log(low), math.log(high)))
+
+  num_clients = int(draw(1, 1e9))
+  sampling = generator.choice(['poisson', 'fixed_size', 'paper', 'none'])
+  cohort = num_clients if sampling == 'none' else int(draw(1, num_clients))
+  values = {
+    'target_epsilon': draw(1e-3, 1e3),
+    'noise_multiplier': draw(0.05, 1e3),
+    'num_rounds': int(draw(1, 1e7)),
+  }
+  values[generator.choice([*values])] = None
+  return budget_question.Question(
+    num_clients=num_clients,
+    clients_per_round=max(cohort, 1),
+    target_delta=draw(1e-15, 0.1),
+    sampling=sampling,
+    accountant=generator.choice(['rdp', 'pld']),
+    **values,
+  )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('seed', range(40))
+def test_any_question_has_an_answer_or_one_line(seed):
+  question = draw_question(seed)
+  try:
+    answer = budget_answer.compute_answer(question)
+  except ValueError as error:
+    lines = str(error).splitlines()
+  else:
+    lines = []
+  assert len(lines) <= 1
+  if lines:
+    return
+  json.dumps(answer, allow_nan=False)
+  plan = privacy.plan_from_json(answer['plan'])
+  if question.target_epsilon is not None:
+    assert plan.epsilon <= question.target_epsilon
+  # More rounds and less noise cost more.
+  worse = dataclasses.replace(
+    plan,
+    target_epsilon=None,
+    num_rounds=min(2 * plan.num_rounds, 10**7),
+    noise_multiplier=max(0.9 * plan.noise_multiplier, 0.01),
+  )
+  assert worse.epsilon >= plan.epsilon * (1 - 1e-3)

@@ -1,0 +1,356 @@
+"""Tests of the algorithms: what goes together, aggregators, plans and steps."""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tasks import algorithms, config
+from tasks.models import tff_model
+from tests.tasks.small_runs import DP_FED_AVG, FED_AVG
+from tff_clipping import adaptive_noise, privacy
+from tff_clipping.learning import steps
+
+_FED_AVG = FED_AVG | dict(num_clients=40, clients_per_round=20)
+_PUBLIC = _FED_AVG | dict(algorithm='ce_fed_avg', clipping_norm=0.5)
+_PRIVATE = _PUBLIC | dict(
+  algorithm='dp_fed_avg',
+  noise_multiplier=1.5,
+  target_delta=1e-3,
+  sampling='fixed_size',
+)
+_TURNS = dict(mechanism='blt', sampling='min_separation', min_separation=2)
+
+
+def _config(settings, **changes):
+  return config.create(**{**settings, **changes})
+
+
+def _model_fn():
+  spec = collections.OrderedDict(
+    x=tf.TensorSpec([3], tf.float32), y=tf.TensorSpec([], tf.int32)
+  )
+  inputs = tf.keras.Input((3,))
+  return tff_model.build_model_fn(
+    lambda: tf.keras.Model(inputs, tf.keras.layers.Dense(2)(inputs)), spec
+  )()
+
+
+def _process(settings, **changes):
+  created = _config(settings, **changes)
+  algorithms.check(created)
+  plan = algorithms.find_plan(created, created.num_clients)
+  weights_type = tff.learning.models.weights_type_from_model(_model_fn)
+  factory = algorithms.create_aggregator(
+    created,
+    plan,
+    _model_fn,
+    num_clients=created.num_clients,
+    functions={},
+  )
+  return factory.create(weights_type.trainable)
+
+
+def _update(kernel, bias):
+  # Of norms |kernel| and |bias|.
+  kernel, bias = (
+    np.full(shape, norm / math.sqrt(np.prod(shape)), np.float32)
+    for shape, norm in (([3, 2], kernel), ([2], bias))
+  )
+  return [kernel, bias]
+
+
+def _norms(result):
+  return [float(np.linalg.norm(leaf)) for leaf in result]
+
+
+@pytest.mark.parametrize(
+  'aggregation', ['plain', pytest.param('secure', marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(
+  ('clipping', 'norms'),
+  [
+    # (3, 4) is cut to a tenth, as a whole.
+    ('fixed', [0.3, 0.4]),
+    # Each to 0.5 / sqrt(2).
+    ('per_layer', [0.5 / math.sqrt(2)] * 2),
+  ],
+)
+def test_the_mean_of_bounded_updates(clipping, norms, aggregation):
+  process = _process(_PUBLIC, clipping=clipping, aggregation=aggregation)
+  state = process.initialize()
+  output = process.next(state, [_update(3, 4), _update(3, 4)])
+  np.testing.assert_allclose(_norms(output.result), norms, rtol=1e-5)
+  # An empty cohort changes nothing.
+  assert _norms(process.next(state, []).result) == [0, 0]
+  assert ('secure_sum_bound' in str(output.measurements)) == (
+    aggregation == 'secure'
+  )
+
+
+def test_an_adaptive_norm_goes_to_the_median():
+  process = _process(_PUBLIC, clipping='adaptive')
+  output = process.next(process.initialize(), [_update(3, 4)] * 2)
+  np.testing.assert_allclose(_norms(output.result), [0.3, 0.4], rtol=1e-5)
+  output = process.next(output.state, [_update(3, 4)] * 2)
+  assert output.measurements['clipping_norm'] == pytest.approx(
+    0.5 * math.exp(0.2 * 0.5)
+  )
+
+
+@pytest.mark.parametrize(
+  ('changes', 'stddev'),
+  [
+    (dict(), 1.5 * 0.5),
+    pytest.param(dict(aggregation='secure'), 1.5 * 0.5, marks=pytest.mark.slow),
+    pytest.param(dict(clipping='per_layer'), 1.5 * 0.5, marks=pytest.mark.slow),
+    (
+      dict(clipping='adaptive', noise_multiplier=0.5),
+      0.5
+      * adaptive_noise.split_noise_multiplier(
+        noise_multiplier=0.5, below_count_stddev=1.0
+      ),
+    ),
+    # The noise on the mean of cohorts of 60: 1.5 c / 60 = (0.5 c) / 20.
+    (dict(noise_clients_per_round=60), 0.5 * 0.5),
+  ],
+)
+def test_the_noise_is_that_of_the_plan(changes, stddev):
+  process = _process(_PRIVATE, **changes)
+  output = process.next(process.initialize(), [_update(3, 4)])
+  measurements = output.measurements
+  assert measurements['noise_stddev'] == pytest.approx(stddev, rel=1e-6)
+  assert not any('count' in name for name in measurements)
+  assert all(np.isfinite(_norms(output.result)))
+
+
+def test_the_noise_of_the_clients_is_that_of_the_plan():
+  process = _process(_PRIVATE, aggregation='distributed', sum_bits=20)
+  output = process.next(process.initialize(), [_update(3, 4)] * 20)
+  # In integers, with at most 1 % more for the rounding.
+  assert 0.75 <= output.measurements['noise_stddev'] <= 0.75 * 1.011
+
+
+def test_simulated_noise_is_that_of_the_larger_population_by_its_budget():
+  created = _config(
+    _PRIVATE,
+    noise_multiplier=None,
+    target_epsilon=2.0,
+    sampling='poisson',
+    noise_clients_per_round=80,
+  )
+  algorithms.check(created)
+  assert algorithms.find_plan(created, 40) is None
+  assert not algorithms.is_private(created)
+  of_80 = privacy.calibrate_noise_multiplier(
+    num_clients=160,
+    clients_per_round=80,
+    num_rounds=2,
+    target_epsilon=2.0,
+    target_delta=1e-3,
+  )
+  process = _process(created.to_json())
+  output = process.next(process.initialize(), [_update(3, 4)])
+  assert output.measurements['noise_stddev'] / 20 == pytest.approx(
+    of_80 * 0.5 / 80
+  )
+
+
+def test_the_papers_cohorts_have_the_noise_of_poisson_at_their_own_cost():
+  created = _config(DP_FED_AVG, sampling='paper')
+  algorithms.check(created)
+  plan = algorithms.find_plan(created, 40)
+  poisson = algorithms.paper_plan(created, 40)
+  assert poisson.sampling == 'poisson'
+  assert poisson.epsilon <= 8.0
+  assert plan.sampling == 'fixed_size'
+  assert plan.noise_multiplier == poisson.noise_multiplier
+  # A target would stop the run.
+  assert plan.epsilon > 8.0
+  assert plan.target_epsilon is None
+
+
+def test_correlated_noise_takes_turns_of_n_over_p_rounds_by_default():
+  created = _config(
+    DP_FED_AVG, mechanism='blt', sampling='min_separation', num_rounds=5
+  )
+  algorithms.check(created)
+  assert algorithms.find_plan(created, 40).min_separation == 5
+  other = _config(created.to_json(), min_separation=2)
+  assert algorithms.find_plan(other, 40).min_separation == 2
+
+
+_AUDITED = _PRIVATE | dict(audit_canaries=100)
+_CORRELATED = _PRIVATE | _TURNS
+_MODEL_CLIPPING = _PUBLIC | dict(algorithm='model_clipping_fed_avg')
+
+
+@pytest.mark.parametrize(
+  ('settings', 'words'),
+  [
+    (_FED_AVG | dict(algorithm='x'), '`algorithm` must be one of fed_avg, '),
+    (_FED_AVG | dict(clients_per_round=41), '`clients_per_round` must be at m'),
+    (_FED_AVG | dict(update_rounds=(0, 0)), '`update_rounds` must be differ'),
+    (_FED_AVG | dict(update_rounds=(2,)), 'rounds below `num_rounds`'),
+    (_FED_AVG | dict(sampling='paper'), '`sampling` must be one of fixed_size'),
+    (_FED_AVG | dict(min_separation=2), '`min_separation` must be given for'),
+    # Clipping.
+    (_FED_AVG | dict(clipping_norm=1.0), 'must be given for an algorithm that'),
+    (_PUBLIC | dict(clipping_norm=None), '`clipping_norm` must be given: as a'),
+    (_PRIVATE | dict(clipping_norm=None), 'whose epsilon is spent too, found'),
+    (_PUBLIC | dict(clipping_norm_from='a'), 'exclude each other'),
+    (
+      _MODEL_CLIPPING | dict(clipping_norm=None, clipping_norm_from='a'),
+      '`clipping_norm_from` must be given for an algorithm that clips updates',
+    ),
+    (
+      _PUBLIC | dict(clipping='adaptive', aggregation='secure'),
+      '`clipping` must not be adaptive for `aggregation` secure',
+    ),
+    (_PUBLIC | dict(aggregation='distributed'), 'must be plain or secure but'),
+    (
+      _PRIVATE | dict(clipping='per_layer', aggregation='distributed'),
+      '`clipping` must be fixed for `aggregation` distributed',
+    ),
+    (
+      _PRIVATE | dict(sampling='poisson', aggregation='distributed'),
+      '`sampling` must be fixed_size for `aggregation` distributed',
+    ),
+    (
+      _PRIVATE | dict(accountant='pld', aggregation='distributed'),
+      '`accountant` must be rdp for `aggregation` distributed',
+    ),
+    (_PRIVATE | dict(sum_bits=14), '`sum_bits` must be given for `aggregation'),
+    (_CORRELATED | dict(clipping='per_layer'), '`clipping` must be fixed for'),
+    (_MODEL_CLIPPING | dict(clipping='adaptive'), '`clipping` must be given'),
+    (_MODEL_CLIPPING | dict(aggregator='m:f'), '`aggregator` must be given'),
+    (_FED_AVG | dict(aggregation='secure'), '`aggregation` must be given for'),
+    (
+      _PUBLIC | dict(aggregator='mine:f', clipping='adaptive'),
+      'without `aggregator`, only, found adaptive',
+    ),
+    # Privacy.
+    (_PUBLIC | dict(target_epsilon=1.0), '`target_epsilon` must be given for'),
+    (_PUBLIC | dict(audit_canaries=10), '`audit_canaries` must be given for'),
+    (_PRIVATE | dict(target_delta=None), '`target_delta` must be given for dp'),
+    (
+      _PRIVATE | dict(target_epsilon=1.0),
+      'must be given for dp_fed_avg, an',
+    ),
+    (
+      _PRIVATE | dict(noise_multiplier=None),
+      'or `noise_multiplier` must be g',
+    ),
+    (_PRIVATE | dict(sampling='round_robin'), 'do not hide who takes part'),
+    (_PRIVATE | dict(sampling='min_separation'), 'for `mechanism` gaussian'),
+    (_PRIVATE | dict(sampling='random_allocation'), '`accountant` must be pld'),
+    (_CORRELATED | dict(sampling='poisson'), 'its cost is not computed here'),
+    (_CORRELATED | dict(sampling='grouped_poisson'), 'must be banded for'),
+    (_CORRELATED | dict(min_separation=1), 'must be at least 2 for noise'),
+    (_CORRELATED | dict(aggregator='mine:f'), '`mechanism` must be gaussian'),
+    (_AUDITED | dict(simulation_diagnostics=True), '`audit_canaries` must be'),
+    (_AUDITED | dict(clipping='adaptive'), 'with a given constant clipping no'),
+    (_AUDITED | _TURNS, 'noise at the server that is independent between'),
+    (
+      _PRIVATE | dict(noise_clients_per_round=80, aggregator='mine:f'),
+      '`noise_clients_per_round` must be given for noise at the server',
+    ),
+    # Local steps.
+    (_FED_AVG | dict(local_step='adam'), '`local_step` must be sgd, momentum'),
+    (_FED_AVG | dict(local_step='proximal'), '`proximal_mu` must be given for'),
+    (_FED_AVG | dict(proximal_mu=0.1), 'for `local_step` proximal only, found'),
+  ],
+)
+def test_what_does_not_go_together_is_refused(settings, words):
+  with pytest.raises(ValueError, match=words):
+    algorithms.check(config.create(**settings))
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (dict(), 'The clipping norm is 0.5.'),
+    (dict(clipping='adaptive'), 'the sum alone has more'),
+    (dict(clipping='per_layer'), 'of all tensors together is 0.5'),
+    (dict(aggregation='secure'), 'in fixed point'),
+    (dict(aggregation='distributed'), 'in shares of the clients'),
+    (dict(aggregator='mine:f'), 'only if mine:f clips each update'),
+  ],
+)
+def test_what_the_plan_speaks_of_is_said(changes, words):
+  assert words in algorithms.describe_aggregation(_config(_PRIVATE, **changes))
+
+
+@pytest.mark.parametrize(
+  ('settings', 'expected'),
+  [
+    (_FED_AVG, steps.Sgd()),
+    (_FED_AVG | dict(local_step='momentum'), steps.Momentum(0.9)),
+    (
+      _MODEL_CLIPPING | dict(local_step='proximal', proximal_mu=0.1),
+      steps.Proximal(0.1),
+    ),
+    (_FED_AVG | dict(local_step='scaffold'), steps.Scaffold(20 / 40)),
+    (_PUBLIC | dict(local_step='scaffold'), steps.Scaffold(20 / 40, 0.5)),
+  ],
+)
+def test_settings_choose_the_local_step(settings, expected):
+  created = config.create(**settings)
+  algorithms.check(created)
+  assert algorithms.create_local_step(created, 40, {}) == expected
+
+
+def _own_scaffold(participation, clipping_norm=math.inf):
+  return steps.Scaffold(participation, clipping_norm)
+
+
+def _own_momentum():
+  return steps.Momentum(0.5)
+
+
+def test_an_own_local_step_takes_what_it_names():
+  functions = {'mine:s': _own_scaffold, 'mine:m': _own_momentum}
+  for name, expected in (
+    ('mine:s', steps.Scaffold(0.5, 0.5)),
+    ('mine:m', steps.Momentum(0.5)),
+  ):
+    created = _config(_PUBLIC, local_step=name)
+    assert algorithms.create_local_step(created, 40, functions) == expected
+
+
+@pytest.mark.parametrize(
+  ('function', 'error', 'words'),
+  [
+    (lambda: 3, TypeError, 'must be a function that returns a `LocalStep`'),
+    (lambda rho: steps.Sgd(), TypeError, 'must be a function that takes'),
+    (lambda: 1 / 0, ValueError, 'ZeroDivisionError'),
+  ],
+)
+def test_own_local_steps_that_cannot_be_used_are_refused(
+  function, error, words
+):
+  created = _config(_PUBLIC, local_step='mine:f')
+  with pytest.raises(error, match=words):
+    algorithms.create_local_step(created, 40, {'mine:f': function})
+
+
+@pytest.mark.parametrize('local_step', ['scaffold', 'mine:f'])
+@pytest.mark.parametrize(
+  ('settings', 'words'),
+  [
+    (_MODEL_CLIPPING, '`algorithm` must not be model_clipping_fed_avg'),
+    (_PUBLIC | dict(clipping='adaptive'), '`clipping` must be fixed for a'),
+    (_PUBLIC | dict(aggregator='mine:f'), '`aggregator` must not be given'),
+    (_AUDITED, '`audit_canaries` must not be given'),
+    (_PRIVATE, 'found fixed_size.'),
+  ],
+)
+def test_settings_without_a_place_for_what_clients_keep_are_refused(
+  settings, words, local_step
+):
+  created = _config(settings, local_step=local_step)
+  with pytest.raises(ValueError, match=words):
+    algorithms.create_local_step(created, 40, {'mine:f': _own_scaffold})

@@ -1,0 +1,171 @@
+"""Tests of settings and flags: kinds, ranges, JSON, rows and what overrides."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from absl import flags
+
+from tasks import config, run_flags
+from tests.tasks import train_command
+from tests.tasks.small_runs import FED_AVG
+
+_DEMO = '--flagfile=tasks/flagfiles/demo/fed_avg.flags'
+_ROW = ('--row=mlp_embedded_digits', '--scale=demo')
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _defined():
+  run_flags.define()
+  flags.FLAGS(['test'])
+
+
+def test_there_are_at_most_50_settings_each_with_a_help():
+  fields = dataclasses.fields(config.Config)
+  assert len(fields) <= 50
+  assert all(
+    field.metadata['help'].endswith('.')
+    and field.metadata['group'] in config.GROUPS
+    for field in fields
+  )
+
+
+def test_settings_import_no_tensorflow():
+  ended = train_command.run(
+    '-c',
+    'import sys; from tasks import config, experiments, run_flags\n'
+    "assert 'tensorflow' not in sys.modules",
+  )
+  assert ended.code == 0, ended.errors
+
+
+def test_settings_are_read_back_from_json():
+  created = config.create(**FED_AVG, update_rounds=(0, 1), seed=3)
+  saved = json.loads(json.dumps(created.to_json()))
+  assert config.Config.from_json(saved) == created
+  assert created.differences(saved) == []
+  assert created.differences(saved | {'seed': 4}) == ['seed was 4 and is 3']
+
+
+def test_values_of_numpy_are_plain_ones():
+  plain = config.create(**FED_AVG, update_rounds=(0, 1))
+  of_numpy = config.create(
+    **FED_AVG | dict(num_rounds=np.int64(2), local_steps=np.int32(1)),
+    update_rounds=tuple(np.arange(2)),
+    simulation_diagnostics=np.bool_(False),
+  )
+  assert of_numpy == plain
+  assert json.dumps(of_numpy.to_json()) == json.dumps(plain.to_json())
+
+
+def test_the_initial_model_has_the_seed_unless_it_has_its_own():
+  assert config.create(**FED_AVG, seed=5).model_seed == 5
+  assert config.create(**FED_AVG, seed=5, model_seed=1).model_seed == 1
+
+
+@pytest.mark.parametrize(
+  ('changes', 'error', 'words'),
+  [
+    (dict(local_steps=0), ValueError, '`local_steps` must be at least 1, fou'),
+    (dict(local_steps=1.5), TypeError, '`local_steps` must be an integer'),
+    (dict(local_steps=True), TypeError, '`local_steps` must be an integer'),
+    (dict(client_learning_rate=-1), ValueError, 'must be positive and finite'),
+    (dict(task=3), TypeError, '`task` must be a string, found 3'),
+    (dict(seed=-1), ValueError, '`seed` must be from 0 to'),
+    (dict(target_delta=2.0), ValueError, '`target_delta` must be between 0'),
+    (dict(audit_canaries=9), ValueError, 'must be at least 10, found 9'),
+    (dict(clipping='some'), ValueError, "`clipping` must be one of 'fixed'"),
+    (dict(update_rounds=(-1,)), ValueError, '`update_rounds` must be at lea'),
+    (dict(model=None, task=None), ValueError, '`task`, `model` must be given'),
+    (dict(learning_rate=1), TypeError, 'client_learning_rate or server_learn'),
+  ],
+)
+def test_a_wrong_value_is_refused(changes, error, words):
+  with pytest.raises(error, match=words):
+    config.create(**{**FED_AVG, **changes})
+
+
+def _parse(*arguments):
+  return run_flags.parse(arguments)
+
+
+def test_the_last_of_two_flags_counts_and_those_of_the_process_stay():
+  before = flags.FLAGS['num_rounds'].value
+  created, name = _parse(_DEMO, '--num_rounds=7', '--update_rounds=0,6')
+  assert (created.num_rounds, created.update_rounds) == (7, (0, 6))
+  assert created.local_steps == 8
+  assert name is None
+  assert flags.FLAGS['num_rounds'].value == before
+
+
+def test_a_whole_number_may_be_written_as_one_of_any_kind():
+  assert _parse(_DEMO, '--seed=1e3', '--num_rounds=80.0')[0].seed == 1000
+  with pytest.raises(flags.Error, match='not a whole number'):
+    _parse(_DEMO, '--seed=0.5')
+  with pytest.raises(ValueError, match='`update_rounds` must be integers'):
+    _parse(_DEMO, '--update_rounds=0,x')
+
+
+def test_flags_override_a_row():
+  created, name = _parse(*_ROW, '--algorithm=fed_avg', '--num_rounds=20')
+  assert (created.num_rounds, created.clients_per_round) == (20, 100)
+  # As far as there are rounds.
+  assert created.update_rounds == (0, 2, 8, 16)
+  assert name is None
+  folder = 'runs/embedded_digits-label_skew_8-mlp-demo-fed_avg-seed0'
+  assert created.output_dir == folder
+
+
+def test_a_run_of_the_table_keeps_its_name_where_it_is_watched_otherwise():
+  created, name = _parse(
+    *(*_ROW, '--algorithm=ce_fed_avg', '--seed=2', '--test_examples=100'),
+    *('--clipping_norm_from=DIR', '--output_dir=here', '--data_dir=there'),
+  )
+  assert name == dict(
+    row='mlp_embedded_digits',
+    scale='demo',
+    algorithm='ce_fed_avg',
+    seed=2,
+    variants=[],
+  )
+  assert created.seed == created.model_seed == created.sampling_seed == 2
+
+
+def test_given_noise_takes_the_place_of_the_budget_of_a_row():
+  created, _ = _parse(
+    *(*_ROW, '--algorithm=dp_fed_avg', '--noise_multiplier=2')
+  )
+  assert (created.target_epsilon, created.noise_multiplier) == (None, 2.0)
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'words'),
+  [
+    (('--scale=demo',), '`scale` and `variants` must be given with `row`'),
+    (('--row=mlp_embedded_digits',), '`scale` must be given with `row`'),
+    (_ROW, '`algorithm` must be given with `row`'),
+    (('--algorithm=fed_avg',), '`task`, `model`, `num_rounds`, .*must be giv'),
+    ((*_ROW, '--algorithm=x'), "`algorithm` must be one of .*'x'"),
+  ],
+)
+def test_what_is_missing_is_named(arguments, words):
+  with pytest.raises(ValueError, match=words):
+    _parse(*arguments)
+
+
+def test_help_lists_the_flags_in_groups():
+  ended = train_command.run('-m', 'tasks.train', '--help')
+  assert ended.code == 0
+  places = [ended.output.index(f'\n{group}:') for group in config.GROUPS]
+  assert places == sorted(places)
+
+
+def test_settings_are_printed_without_training(tmp_path):
+  ended = train_command.run(
+    *('-m', 'tasks.train', _DEMO, '--print_settings'),
+    f'--output_dir={tmp_path / "run"}',
+  )
+  assert ended.code == 0, ended.errors
+  assert json.loads(ended.output)['local_steps'] == 8
+  assert not (tmp_path / 'run').exists()

@@ -1,0 +1,607 @@
+"""Tests of data of a user's own.
+
+A client is one person, however its id is written; a test set that is not free
+of privacy is known; what would be lost or misread in silence is refused.
+"""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tasks.data import own, registry
+from tasks.data.partitions import PartitionConfig
+from tasks.data.task import DataWarning
+
+_NATURAL = PartitionConfig('natural')
+
+
+def _arrays(**changes):
+  rng = np.random.default_rng(0)
+  arrays = dict(
+    x=rng.normal(size=(40, 3)),
+    y=np.arange(40) % 4,
+    client=np.arange(40) % 5,
+    x_test=rng.normal(size=(8, 3)),
+    y_test=np.arange(8) % 4,
+  )
+  arrays.update(changes)
+  return {name: a for name, a in arrays.items() if a is not None}
+
+
+def _save(folder, **changes):
+  path = folder / 'mine.npz'
+  np.savez(path, **_arrays(**changes))
+  return path
+
+
+def test_a_file_of_arrays_is_split_by_its_clients(tmp_path):
+  path = _save(tmp_path)
+  created = registry.create_task(str(path), _NATURAL)
+  assert created.num_clients == 5
+  assert created.client_ids == ('0', '1', '2', '3', '4')
+  assert created.num_classes == 4
+  assert created.input_shape == (3,)
+  assert created.train['x'].dtype == np.float32
+  assert created.train['y'].dtype == np.int32
+  np.testing.assert_array_equal(
+    created.partition.indices[2], np.arange(2, 40, 5)
+  )
+  assert len(created.test['y']) == 8
+  assert not created.test_is_held_out
+
+
+def test_bytes_stay_bytes_and_any_partition_will_do(tmp_path):
+  images = np.zeros([40, 4, 4, 1], np.uint8)
+  path = _save(tmp_path, x=images, x_test=images[:8], client=None)
+  created = registry.create_task(
+    str(path), PartitionConfig('iid', num_clients=8)
+  )
+  assert created.train['x'].dtype == np.uint8
+  assert created.num_clients == 8
+
+
+def test_without_a_test_set_a_tenth_is_held_out(tmp_path):
+  x = np.arange(40.0)[:, np.newaxis]
+  path = _save(tmp_path, x=x, x_test=None, y_test=None)
+  created = registry.create_task(str(path), _NATURAL)
+  assert created.test_is_held_out
+  assert (len(created.train['y']), len(created.test['y'])) == (36, 4)
+  both = np.concatenate([created.train['x'], created.test['x']])
+  np.testing.assert_array_equal(np.sort(both, axis=0), x)
+  again = registry.create_task(str(path), _NATURAL)
+  np.testing.assert_array_equal(created.test['x'], again.test['x'])
+
+
+@pytest.mark.parametrize(
+  ('num_classes', 'y_test', 'expected', 'are_of_clients'),
+  [
+    (None, np.arange(8) % 4, 4, False),
+    (None, np.arange(8) % 3, 4, True),
+    (5, np.arange(8) % 3, 5, False),
+  ],
+)
+def test_who_tells_the_number_of_classes_is_known(
+  tmp_path, num_classes, y_test, expected, are_of_clients
+):
+  path = _save(tmp_path, num_classes=num_classes, y_test=y_test)
+  created = registry.create_task(str(path), _NATURAL)
+  assert created.num_classes == expected
+  assert created.classes_are_of_clients == are_of_clients
+
+
+@pytest.mark.parametrize(
+  ('client_test', 'split', 'expected'),
+  [
+    (None, _NATURAL, False),
+    (np.arange(8), _NATURAL, True),
+    (np.arange(8).astype(str), _NATURAL, True),
+    (np.arange(5, 13), _NATURAL, False),
+    # It is of those whose data they are, whoever the clients are.
+    (np.arange(8), PartitionConfig('iid', num_clients=8), True),
+  ],
+)
+def test_a_test_set_with_examples_of_the_clients_is_known(
+  tmp_path, client_test, split, expected
+):
+  path = _save(tmp_path, client_test=client_test)
+  created = registry.create_task(str(path), split)
+  assert created.test_is_of_clients == expected
+
+
+@pytest.mark.parametrize(('num_shared', 'is_warned'), [(20, True), (2, False)])
+def test_a_test_set_of_training_examples_is_warned_of(num_shared, is_warned):
+  rng = np.random.default_rng(0)
+  x, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+  others = rng.normal(size=(40 - num_shared, 3))
+  with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always')
+    own.create_task(
+      'mine',
+      _NATURAL,
+      x=x,
+      y=y,
+      client=np.arange(40) // 4,
+      x_test=np.concatenate([others, x[:num_shared]]),
+      y_test=np.concatenate([y[: 40 - num_shared], y[:num_shared]]),
+    )
+  found = [str(each.message) for each in caught]
+  assert found == [] or is_warned
+  if is_warned:
+    (message,) = found
+    assert message.startswith('`x_test` has 20 of its 40 examples in common')
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (dict(x=None), 'must have the arrays `x` and `y`'),
+    (
+      dict(X=np.zeros(3)),
+      'may have client, x_test, .*, has_padding, each once, found .*X',
+    ),
+    (dict(y=np.arange(40) % 4 + 0.0), '`y` must be integers.*float64'),
+    (dict(y=np.arange(40) - 1), '`y` must be classes from 0, found -1'),
+    (
+      dict(y=np.zeros(40, int), y_test=np.zeros(8, int)),
+      'at least two classes',
+    ),
+    (dict(num_classes=3), '`y` must be below `num_classes`, 3, found 3'),
+    (dict(num_classes=4.0), '`num_classes` must be an integer'),
+    (dict(num_classes=[4, 4]), '`num_classes` must be an integer'),
+    (dict(y=np.zeros([40, 2, 2], int)), '`y` must be labels'),
+    (dict(y=np.ones([40, 1], int)), r'`y` must be labels .*\[40, 1\]'),
+    (
+      dict(y=np.eye(4, dtype=int)[np.arange(40) % 4]),
+      'hold examples like those of `y`',
+    ),
+    (dict(y=np.eye(4)[np.arange(40) % 4]), '`y` must be integers'),
+    (dict(y=np.full(40, 'a')), '`y` must be numbers.*numpy.unique'),
+    (dict(y=np.arange(39)), '`x` and `y` must have as many .* 40 and 39'),
+    (dict(client=np.arange(39)), '`x` and `client` must have as many'),
+    (dict(client=np.arange(40.0)), '`client` must be integers or strings'),
+    (dict(client=np.array(['a', ''] * 20)), '`client` must not be empty'),
+    (dict(client=np.array(['a', ' \u200b'] * 20)), '`client` .* be empty'),
+    (dict(client=np.arange(40) % 5 - 1), '`client` must not be negative'),
+    (dict(client=np.array(['-1', 'a'] * 20)), '`client` must not be negative'),
+    (dict(client=np.array(['nan', 'a'] * 20)), '`client` must not be missing'),
+    (dict(client=np.array(['<NA>', 'a'] * 20)), '`client` must not be missing'),
+    (dict(client_test=np.arange(8) - 1), '`client_test` must not be negative'),
+    (dict(client=np.array([b'\xe9', b'a'] * 20)), '`client` .* text in UTF-8'),
+    (dict(x=np.zeros(40)), r'`x` must be numbers .*float64\[40\]'),
+    (
+      dict(x=np.full([40, 3], np.nan)),
+      r'`x` must be finite .* found nan at \[0, 0\]',
+    ),
+    (dict(x=np.full([40, 3], 1e300)), '`x` must be finite in float32'),
+    (dict(x=np.full([40, 3], 'a')), '`x` must be numbers'),
+    (dict(x=np.full([40, 3], 2**40)), '`x` must fit into int32'),
+    (dict(x=np.full([40, 3], None)), 'allow_pickle'),
+    (dict(client_test=np.arange(7)), '`x_test` and `client_test` must have'),
+    (dict(client_test=np.arange(8.0)), '`client_test` must be integers'),
+    (dict(client_test=np.arange(8), client=None), 'given with `client`, `x'),
+    (
+      dict(client_test=np.arange(8), x_test=None, y_test=None),
+      '`client_test` must be given with',
+    ),
+    (dict(has_padding=True), '`has_padding` must be True for rows'),
+    (dict(y_test=None), '`x_test` and `y_test` must be given together'),
+    (dict(x_test=np.zeros([8, 2])), r'`x_test` must hold .* \w*\[3\], found'),
+    (dict(x_test=np.zeros([8, 3], int)), '`x_test` must hold .* found int32'),
+  ],
+)
+def test_arrays_that_cannot_be_used_are_refused(tmp_path, changes, words):
+  with pytest.raises((TypeError, ValueError), match=words):
+    registry.create_task(str(_save(tmp_path, **changes)), _NATURAL)
+
+
+@pytest.mark.parametrize('missing', [None, np.nan, pd.NA, pd.NaT])
+def test_missing_ids_of_pandas_are_refused(missing):
+  arrays = _arrays(client=np.array(['a', missing] * 20, object))
+  with pytest.raises(ValueError, match='`client` must not be missing, found'):
+    own.create_task('mine', _NATURAL, **arrays)
+
+
+@pytest.mark.parametrize('dtype', [np.float64, np.int64, np.int32, np.uint32])
+@pytest.mark.parametrize('shape', [(40, 3), (40, 3, 1)])
+def test_whole_numbers_that_float32_does_not_hold_are_warned_of(dtype, shape):
+  x = np.zeros([40, 3], dtype)
+  x[:, 1] = 100100037 + np.arange(40)
+  x[:, 2] = 2**25
+  arrays = _arrays(x=x.reshape(shape), x_test=None, y_test=None)
+  words = r'^`x` .* 100100037 at \[0, 1(, 0)?\] becomes 100100040'
+  with pytest.warns(DataWarning, match=words):
+    own.create_task('mine', _NATURAL, **arrays)
+
+
+@pytest.mark.parametrize('x', [2.0**24, -(2.0**24), 3e7 + 0.5, 1e20 / 3, 2**25])
+def test_other_numbers_are_not_warned_of(x):
+  arrays = _arrays(x=np.full([40, 3], x), x_test=None, y_test=None)
+  with warnings.catch_warnings():
+    warnings.simplefilter('error')
+    own.create_task('mine', _NATURAL, **arrays)
+
+
+def _create_rows(x, y, **changes):
+  arrays = dict(client=np.arange(40) % 5, x_test=x[:8], y_test=y[:8])
+  return own.create_task('mine', _NATURAL, x=x, y=y, **arrays | changes)
+
+
+def test_labels_without_0_have_no_padding():
+  x = np.random.default_rng(0).integers(1, 5, (40, 6))
+  assert not _create_rows(x, x).has_padding
+
+
+_STEPS = np.random.default_rng(0).integers(0, 3, (40, 6))
+_QUIET_AT_THE_END = np.maximum(2 - np.arange(6), 0) * np.ones([40, 1], int)
+
+
+@pytest.mark.parametrize('y', [_STEPS, _STEPS > 1, _QUIET_AT_THE_END])
+@pytest.mark.parametrize('x_shape', [(40, 6), (40, 6, 2), (40, 9)])
+def test_0_in_rows_that_may_be_a_class_is_asked_for(y, x_shape):
+  x = np.random.default_rng(1).normal(size=x_shape)
+  y = y.astype(int)
+  with pytest.raises(ValueError, match='`has_padding` must be given where'):
+    _create_rows(x, y)
+  for has_padding in (False, True, np.array(True)):
+    created = _create_rows(x, y, has_padding=has_padding)
+    assert created.has_padding == has_padding
+
+
+@pytest.mark.parametrize('part', ['y', 'y_test'])
+def test_padding_alone_is_refused(part):
+  y = dict(y=_STEPS, y_test=_STEPS[:8])
+  y[part] = np.zeros_like(y[part])
+  x = np.ones([40, 3])
+  with pytest.raises(ValueError, match='a label that counts'):
+    _create_rows(x, **y, has_padding=True)
+  created = _create_rows(x, **y, has_padding=False)
+  assert not created.has_padding
+
+
+@pytest.mark.parametrize('value', [2, 0, 'yes', np.ones(3)])
+def test_has_padding_is_true_or_false(value):
+  with pytest.raises(ValueError, match='`has_padding` must be True or False'):
+    _create_rows(np.ones([40, 3]), _STEPS, has_padding=value)
+
+
+def test_what_is_no_file_of_arrays_is_refused(tmp_path):
+  with pytest.raises(ValueError, match='a file that is there'):
+    registry.create_task(str(tmp_path / 'mine.npz'), _NATURAL)
+  (tmp_path / 'text.npz').write_text('hello')
+  with pytest.raises(ValueError, match='no .npz file'):
+    registry.create_task(str(tmp_path / 'text.npz'), _NATURAL)
+  cut = _save(tmp_path).read_bytes()
+  (tmp_path / 'cut.npz').write_bytes(cut[: len(cut) // 2])
+  with pytest.raises(ValueError, match='no .npz file'):
+    registry.create_task(str(tmp_path / 'cut.npz'), _NATURAL)
+
+
+# What a person does not see in an id: blanks, how an accent is encoded, wide
+# letters, and characters that show nothing.
+_ONE_LOOK = {
+  'ann': ['ann ', ' ann', 'ann\u00a0', 'ann\u200b', '\ufeffann', 'ａｎｎ'],
+  'rené': ['rene\u0301'],
+  'ann lee': ['ann  lee', 'ann\tlee'],
+}
+
+
+@pytest.mark.parametrize(
+  ('look', 'other'), [(k, other) for k, v in _ONE_LOOK.items() for other in v]
+)
+@pytest.mark.parametrize('as_bytes', [False, True])
+def test_texts_that_look_the_same_are_one_client(look, other, as_bytes):
+  names = np.array([look, other, 'bob', other] * 10)
+  if as_bytes:
+    names = np.char.encode(names, 'utf-8')
+  arrays = _arrays(client=names, client_test=np.array([other] * 8))
+  created = own.create_task('mine', _NATURAL, **arrays)
+  assert created.client_ids == (*sorted([look, 'bob']),)
+  assert created.test_is_of_clients
+
+
+def test_ids_that_differ_in_case_alone_are_warned_of():
+  arrays = _arrays(client=np.array(['Ann', 'ann'] * 20))
+  with pytest.warns(DataWarning, match="'Ann' and 'ann'"):
+    own.create_task('mine', _NATURAL, **arrays)
+
+
+@pytest.mark.parametrize(
+  ('one', 'other'),
+  [(1, '1.0'), (1, '01'), ('1', '+1'), ('1.5', '1.50'), ('100000', '1e+05')],
+)
+def test_a_number_has_one_writing_in_both_parts(one, other):
+  arrays = _arrays(
+    client=np.array([one, 7 if isinstance(one, int) else '7'] * 20),
+    client_test=np.array([other, '8'] * 4),
+  )
+  words = 'must write an id in one way.*put a letter'
+  with pytest.raises(ValueError, match=words):
+    own.create_task('mine', _NATURAL, **arrays)
+  arrays['client'] = arrays['client'].astype('<U9')
+  arrays['client'][3] = other
+  arrays['client_test'][0] = '8'
+  with pytest.raises(ValueError, match=words):
+    own.create_task('mine', _NATURAL, **arrays)
+
+
+def test_ids_in_hexadecimal_are_no_numbers():
+  arrays = _arrays(client=np.array(['1e05', '10e4'] * 20))
+  created = own.create_task('mine', _NATURAL, **arrays)
+  assert created.num_clients == 2
+
+
+def test_clients_without_examples_count():
+  arrays = _arrays(all_clients=np.arange(9))
+  created = own.create_task('mine', _NATURAL, **arrays)
+  assert created.client_ids == tuple('012345678')
+  assert [len(rows) for rows in created.partition.indices] == [8] * 5 + [0] * 4
+  np.testing.assert_array_equal(
+    created.partition.indices[2], np.arange(2, 40, 5)
+  )
+  with pytest.raises(ValueError, match='`all_clients` must have each id'):
+    own.create_task('mine', _NATURAL, **_arrays(all_clients=np.arange(4)))
+
+
+def test_clients_may_be_the_strings_of_pandas():
+  names = np.array(['ann', 'bob'] * 20, object)
+  created = own.create_task(
+    'mine', _NATURAL, x=np.ones([40, 3]), y=np.arange(40) % 2, client=names
+  )
+  assert created.client_ids == ('ann', 'bob')
+
+
+def test_a_table_without_clients_says_what_its_features_are(tmp_path):
+  with (
+    pytest.warns(DataWarning, match='no column `client`.*user_id'),
+    pytest.raises(ValueError, match='`partition` must not be natural for data'),
+  ):
+    _table(
+      tmp_path,
+      _TABLE.replace('client', 'user_id')
+      .replace('007', '7')
+      .replace('ann', '1')
+      .replace('bob', '2'),
+    )
+
+
+def test_a_split_is_no_string():
+  with pytest.raises(TypeError, match="`split` must be .* found 'natural'"):
+    own.create_task('mine', 'natural', x=np.zeros([4, 2]), y=[0, 1, 0, 1])
+
+
+def test_data_without_clients_needs_a_partition(tmp_path):
+  path = _save(tmp_path, client=None)
+  with pytest.raises(
+    ValueError, match='`partition` must not be natural for data'
+  ):
+    registry.create_task(str(path), _NATURAL)
+  with pytest.raises(ValueError, match='^`num_clients` must be at most'):
+    registry.create_task(str(path), PartitionConfig('iid', num_clients=99))
+  with pytest.raises(ValueError, match='^`examples_per_client` must'):
+    registry.create_task(
+      str(path),
+      PartitionConfig('class_balanced', num_clients=2, examples_per_client=999),
+    )
+
+
+_TABLE = """height,width,client,y,is_test
+1,2,ann,0,0
+2,3,bob,1,0
+3,4,007,2,0
+4,5,bob,0,1
+"""
+
+
+def _table(folder, text):
+  path = folder / 'mine.csv'
+  path.write_text(text)
+  return registry.create_task(str(path), _NATURAL)
+
+
+def test_a_table_has_a_column_for_each_feature(tmp_path):
+  created = _table(tmp_path, _TABLE)
+  np.testing.assert_array_equal(created.train['x'], [[1, 2], [2, 3], [3, 4]])
+  np.testing.assert_array_equal(created.train['y'], [0, 1, 2])
+  np.testing.assert_array_equal(created.test['x'], [[4, 5]])
+  # A client that looks like a number keeps its zeros.
+  assert created.client_ids == ('007', 'ann', 'bob')
+
+
+def test_a_table_has_one_client_for_texts_that_look_the_same(tmp_path):
+  created = _table(tmp_path, _TABLE.replace('2,3,bob', '2,3,ann '))
+  assert created.client_ids == ('007', 'ann')
+
+
+def test_a_mark_before_the_heading_is_no_part_of_it(tmp_path):
+  created = _table(tmp_path, '\ufeffy,' + 'a,client\n0,1,b\n1,2,c\n0,2,b\n')
+  assert created.input_shape == (1,)
+
+
+def test_a_rounded_column_is_named(tmp_path):
+  with pytest.warns(DataWarning, match='^`width` should be whole'):
+    _table(tmp_path, _TABLE.replace('2,3,', '2,100100037,'))
+
+
+def test_an_id_may_read_like_a_missing_value(tmp_path):
+  with pytest.warns(DataWarning, match='the id NA'):
+    created = _table(tmp_path, _TABLE.replace('ann', 'NA'))
+  assert created.client_ids == ('007', 'NA', 'bob')
+
+
+def test_a_table_in_another_encoding_is_refused(tmp_path):
+  path = tmp_path / 'mine.csv'
+  path.write_bytes(_TABLE.encode('utf-16'))
+  with pytest.raises(ValueError, match='cannot be read.*utf-8'):
+    registry.create_task(str(path), _NATURAL)
+
+
+@pytest.mark.parametrize(
+  ('before', 'after', 'words'),
+  [
+    (',y,', ',label,', 'columns `y` and'),
+    ('height,', ',', 'found one without.*index=False'),
+    ('1,2,ann,0,0', '1,2,ann,cat,0', '`y` must be numbers'),
+    ('1,2,ann,0,0', '1,2,ann,0.5,0', '`y` must be integers'),
+    ('1,2,ann,0,0', '1,tall,ann,0,0', '`width` must be numbers'),
+    ('1,2,ann,0,0', '1,,ann,0,0', '`width` must have a value .* row 1'),
+    ('1,2,ann,0,0', '1,2,,0,0', '`client` must have a value .* row 1'),
+    ('2,3,bob', '2,inf,bob', '`width` must be finite .* found inf'),
+    ('2,3,bob,1,0', '2,3,bob,1.5,0', '`y` must be integers.* example .*1.5'),
+    ('is_test', 'is_test ', "must be written so.*'is_test '"),
+    ('is_test', 'Is Test', "must be written so.*'Is Test'"),
+    ('is_test', 'is_test\u200b', 'must be written so'),
+    ('client', 'CLIENT', "column 'client' must be written .* found 'CLIENT'"),
+    ('width', 'Y', "column 'y' must .* once, found 'Y', 'y'"),
+    ('width', 'y', "column 'y' must .* once"),
+    ('width', 'y.1', "column 'y' must .* 'y.1'"),
+    ('width', 'client', "column 'client' must .* once"),
+    ('bob,0,1', '7,0,1', 'must write an id in one way'),
+    ('bob', '-1', '`client` must not be negative'),
+    ('1,2,ann,0,0', '1,2,ann,0,2', '`is_test` must be 1'),
+    ('bob,0,1', 'bob,0,0', '`is_test` must be 1'),
+    ('1,2,ann,0,0', '1,2,ann,0,0,9,9', 'longer than its'),
+    (_TABLE, '', 'cannot be read'),
+    (_TABLE, _TABLE.lstrip().partition('\n')[0], 'must have rows'),
+  ],
+)
+def test_tables_that_cannot_be_used_are_refused(tmp_path, before, after, words):
+  with pytest.raises(ValueError, match=words):
+    _table(tmp_path, _TABLE.replace(before, after))
+
+
+_MODULE = """
+from tasks.data import own
+import numpy as np
+
+def good(split):
+  return own.create_task(
+    'good', split, x=np.eye(6), y=np.arange(6) % 2, client=list('aabbcc'),
+    x_test=np.eye(6), y_test=np.arange(6) % 2)
+
+def with_two_clients(split):
+  from tasks.data.partitions import PartitionConfig
+  return good(PartitionConfig('iid', num_clients=2))
+
+def wide(split):
+  task = good(split)
+  task.train['x'] = task.train['x'].astype(np.float64)
+  return task
+
+def arrays(split):
+  return np.eye(6)
+
+def failing(split):
+  return 1 / 0
+
+def without_split():
+  pass
+
+number = 3
+"""
+
+
+@pytest.fixture(name='module')
+def _module(tmp_path):
+  path = tmp_path / 'mine.py'
+  path.write_text(_MODULE)
+  return path
+
+
+def test_a_function_makes_a_task_with_a_digest(module):
+  created = registry.create_task(f'{module}:good', _NATURAL)
+  assert created.client_ids == ('a', 'b', 'c')
+  again = registry.create_task(f'{module}:good', _NATURAL)
+  assert created.compute_digest() == again.compute_digest()
+  other = registry.create_task(
+    f'{module}:good', PartitionConfig('iid', num_clients=2)
+  )
+  assert created.compute_digest() != other.compute_digest()
+
+
+@pytest.mark.parametrize(
+  ('function', 'error', 'words'),
+  [
+    ('arrays', TypeError, 'returns a `tasks.data.task.Task`, found ndarray'),
+    ('failing', ValueError, r'ZeroDivisionError: .*mine.py, line \d+\)'),
+    ('without_split', TypeError, r'takes \(split\)'),
+    ('number', TypeError, 'must name a function, found 3'),
+    ('missing', ValueError, "found 'missing', and there are good,"),
+    ('wide', ValueError, '`x of train` must be float32.* found float64'),
+  ],
+)
+def test_functions_that_make_no_task_are_refused(
+  module, function, error, words
+):
+  with pytest.raises(error, match=words):
+    registry.create_task(f'{module}:{function}', _NATURAL)
+
+
+def test_a_split_that_is_not_the_one_asked_for_is_refused(module):
+  name = f'{module}:with_two_clients'
+  assert registry.create_task(name, _NATURAL).num_clients == 2
+  with pytest.raises(ValueError, match='`partition` must be .* iid, found'):
+    registry.create_task(name, PartitionConfig('shards', num_clients=2))
+  with pytest.raises(ValueError, match='`num_clients` must be .* 2, found 3'):
+    registry.create_task(name, PartitionConfig('iid', num_clients=3))
+
+
+def test_numbers_are_labels_where_the_loss_is_for_them(tmp_path):
+  y = np.linspace(-1, 1, 40)
+  path = _save(tmp_path, y=y, y_test=y[:8])
+  with pytest.raises(ValueError, match='such as mean_squared_error'):
+    registry.create_task(str(path), _NATURAL)
+  created = registry.create_task(str(path), _NATURAL, kinds='numbers')
+  assert created.num_classes is None
+  assert created.train['y'].dtype == np.float32
+  # As a model gives them.
+  np.testing.assert_array_equal(
+    created.train['y'], y.astype(np.float32)[:, None]
+  )
+  assert created.label_shape == (1,)
+  with pytest.raises(ValueError, match='iid or natural for .* numbers'):
+    registry.create_task(
+      str(path), PartitionConfig('dirichlet', num_clients=4), kinds='numbers'
+    )
+  iid = PartitionConfig('iid', num_clients=4)
+  assert registry.create_task(str(path), iid, kinds='numbers').num_clients == 4
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (dict(y=np.full(40, np.nan)), 'must be finite'),
+    (dict(y=np.array(['a'] * 40)), 'must be numbers'),
+    (dict(num_classes=4), '`num_classes` must be given for classes alone'),
+    (dict(has_padding=True), '`has_padding` must be True for rows'),
+  ],
+)
+def test_numbers_that_nothing_can_learn_are_refused(tmp_path, changes, words):
+  path = _save(tmp_path, **dict(y=np.zeros(40), y_test=np.zeros(8)) | changes)
+  with pytest.raises(ValueError, match=words):
+    registry.create_task(str(path), _NATURAL, kinds='numbers')
+
+
+@pytest.mark.parametrize(
+  'names',
+  [
+    ('x', 'x_age', 'y'),
+    ('x', 'y', 'y_size'),
+    ('x_age', 'client'),
+    ('x', 'y', 'z_age'),
+  ],
+)
+def test_names_of_other_arrays_are_refused(tmp_path, names):
+  path = tmp_path / 'mine.npz'
+  np.savez(path, **{name: np.zeros([4, 1]) for name in names})
+  with pytest.raises(ValueError, match='must have the arrays `x`'):
+    registry.create_task(str(path), _NATURAL)
+
+
+def test_a_relative_file_is_looked_for_in_data_dir(tmp_path):
+  path = _save(tmp_path)
+  created = registry.create_task('mine.npz', _NATURAL, data_dir=str(tmp_path))
+  assert created.num_clients == 5
+  absolute = registry.create_task(str(path), _NATURAL, data_dir='elsewhere')
+  assert absolute.compute_digest() == created.compute_digest()

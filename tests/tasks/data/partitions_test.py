@@ -1,0 +1,405 @@
+"""Tests of partitions.
+
+Each client has its size and no example twice, classes are shared as the sources
+say, published splits keep their bits, and clients that no person is are known.
+"""
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tasks.data import public
+from tasks.data.partitions import PartitionConfig
+
+_BY_LABEL = ('iid', 'class_balanced', 'label_skew', 'dirichlet', 'shards')
+
+
+def _split(name, labels, **settings):
+  return PartitionConfig(name, **settings).split(labels)
+
+
+def _natural(owners, **settings):
+  return PartitionConfig('natural', **settings).split(owners, owners)
+
+
+def _labels(num_classes, per_class, seed=0):
+  labels = np.repeat(np.arange(num_classes), per_class)
+  return np.random.default_rng(seed).permutation(labels)
+
+
+def _all_rows(split):
+  return np.concatenate(split.indices)
+
+
+@pytest.mark.parametrize('name', _BY_LABEL)
+@settings(deadline=None, max_examples=25)
+@given(
+  num_clients=st.integers(1, 25),
+  size=st.integers(1, 30),
+  num_classes=st.integers(3, 12),
+  class_seed=st.integers(0, 100),
+  seed=st.integers(0, 2**32),
+)
+def test_disjoint_partition_gives_each_client_its_size_and_no_row_twice(
+  name, num_clients, size, num_classes, class_seed, seed
+):
+  size += name == 'shards' and size % 2
+  # Classes of different sizes, always with enough examples altogether.
+  sizes = np.random.default_rng(class_seed).integers(40, 120, num_classes)
+  labels = _labels(num_classes, sizes, class_seed)
+  # A class must have what each client needs of it.
+  per_class = -(-size // num_classes) * num_clients
+  needed = per_class if name == 'class_balanced' else 0
+  assume(num_clients * size <= len(labels) and needed <= sizes.min())
+  split = _split(
+    name, labels, num_clients=num_clients, examples_per_client=size, seed=seed
+  )
+  assert [len(rows) for rows in split.indices] == [size] * num_clients
+  rows = _all_rows(split)
+  assert len(set(rows.tolist())) == len(rows)
+  assert rows.min() >= 0
+  assert rows.max() < len(labels)
+  assert not split.is_overlapping
+  assert len(set(split.client_ids)) == num_clients
+  assert 'each once' in split.summary
+
+
+@pytest.mark.parametrize(
+  'name', ['iid', 'class_balanced', 'label_skew', 'dirichlet']
+)
+def test_more_draws_than_examples_overlap_between_clients_alone(name):
+  labels = _labels(10, 60)
+  split = _split(
+    name,
+    labels,
+    num_clients=30,
+    examples_per_client=50,
+    dirichlet_alpha=10.0,
+  )
+  assert split.is_overlapping
+  for rows in split.indices:
+    assert len(rows) == 50
+    assert len(set(rows.tolist())) == 50
+  assert 'overlapping: 1500 draws from 600 examples' in split.summary
+
+
+@pytest.mark.parametrize('name', _BY_LABEL)
+def test_same_seed_gives_same_partition(name):
+  labels = _labels(10, 60)
+  first, second, other = (
+    _split(name, labels, num_clients=12, seed=seed).indices
+    for seed in (3, 3, 4)
+  )
+  np.testing.assert_array_equal(first, second)
+  assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize('name', _BY_LABEL)
+def test_size_is_as_large_as_possible_without_overlap_if_not_given(name):
+  split = _split(name, _labels(10, 60), num_clients=10)
+  assert {len(rows) for rows in split.indices} == {60}
+  assert not split.is_overlapping
+  assert split.num_used == 600
+
+
+def test_paper_label_skew_uses_every_digit_once():
+  # Sec. 4: 1920 clients of 125 from the 240,000 digits of EMNIST.
+  labels = _labels(10, 24_000)
+  split = _split(
+    'label_skew', labels, num_clients=1920, examples_per_client=125
+  )
+  rows = np.sort(_all_rows(split))
+  np.testing.assert_array_equal(rows, np.arange(240_000))
+  counts = np.sort(split.class_counts(labels, 10), axis=1)
+  # 57.5 and 1.25 on average, as whole numbers.
+  assert set(counts[:, 8:].ravel()) == {57, 58}
+  assert set(counts[:, :8].ravel()) == {1, 2}
+  assert split.summary == (
+    'label skew with 2 major classes a client: 1920 clients, 125 examples '
+    'each; 240000 of 240000 examples used, each once'
+  )
+
+
+def test_paper_label_skew_of_500_has_230_of_two_classes():
+  # Sec. 2.2: 480 clients of 500, '8 classes around 5 and 2 classes 230'.
+  labels = _labels(10, 24_000)
+  split = _split('label_skew', labels, num_clients=480, examples_per_client=500)
+  counts = np.sort(split.class_counts(labels, 10), axis=1)
+  assert set(counts[:, 8:].ravel()) == {230}
+  assert set(counts[:, :8].ravel()) == {5}
+
+
+def test_label_skew_makes_larger_classes_major_more_often():
+  sizes = [100, 200, 300, 400, 500, 500]
+  labels = _labels(6, sizes)
+  split = _split('label_skew', labels, num_clients=100, examples_per_client=20)
+  counts = split.class_counts(labels, 6)
+  np.testing.assert_array_equal(counts.sum(axis=0), sizes)
+  # All 2,000 examples are used: 20 × 46% = 9.2 from each of two classes.
+  assert (np.sort(counts, axis=1)[:, -2:].sum(axis=1) >= 17).all()
+
+
+def test_label_skew_draws_all_pairs_of_classes():
+  labels = _labels(10, 2400)
+  split = _split('label_skew', labels, num_clients=1920)
+  counts = split.class_counts(labels, 10)
+  pairs = {tuple(sorted(row.argsort()[-2:])) for row in counts}
+  # 45 pairs, about 43 clients each: none is missing but with odds of 1e-17.
+  assert len(pairs) == 45
+
+
+@pytest.mark.parametrize(('size', 'of_each_class'), [(500, 50), (50, 5)])
+def test_paper_cifar_clients_have_equally_many_of_each_class(
+  size, of_each_class
+):
+  # Sec. 2.2: 500 samples with 50 of each class, and 50 with 5 of each.
+  labels = _labels(10, 5000)
+  split = _split(
+    'class_balanced', labels, num_clients=1920, examples_per_client=size
+  )
+  assert set(split.class_counts(labels, 10).ravel()) == {of_each_class}
+  assert split.is_overlapping
+
+
+def test_class_balanced_takes_turns_with_the_remainder():
+  labels = _labels(4, 30)
+  split = _split('class_balanced', labels, num_clients=4, examples_per_client=5)
+  counts = split.class_counts(labels, 4)
+  np.testing.assert_array_equal(counts, np.ones((4, 4)) + np.eye(4))
+  split = _split('class_balanced', labels, num_clients=2, examples_per_client=6)
+  counts = split.class_counts(labels, 4)
+  np.testing.assert_array_equal(np.sum(counts, axis=0), [3, 3, 3, 3])
+
+
+def test_class_balanced_overlaps_where_one_class_is_too_small():
+  labels = np.repeat([0, 1], [90, 10])
+  split = _split(
+    'class_balanced', labels, num_clients=10, examples_per_client=4
+  )
+  assert split.is_overlapping
+  assert set(split.class_counts(labels, 2).ravel()) == {2}
+
+
+def test_small_alpha_gives_one_class_and_large_alpha_all():
+  labels = _labels(10, 1000)
+  few, many = (
+    _split(
+      'dirichlet',
+      labels,
+      num_clients=20,
+      examples_per_client=100,
+      dirichlet_alpha=alpha,
+    ).class_counts(labels, 10)
+    for alpha in (1e-6, 1e6)
+  )
+  # 20 clients of 100 use up a class of 1,000, and then take another, only if
+  # 11 of them draw the same one: odds of 1e-5, and the seed is fixed.
+  assert ((few > 0).sum(axis=1) == 1).all()
+  # Each count is about Binomial(100, 0.1), outside of 1 to 24 with odds of
+  # 6e-5 for one and 1e-2 for 200, and the seed is fixed.
+  assert many.min() >= 1
+  assert many.max() <= 24
+
+
+def test_alpha_is_that_of_each_class():
+  # Two examples of a client with shares from Dir(α, ..., α) are of the same
+  # one of K classes with the probability (α + 1) / (Kα + 1).
+  alpha, num_classes, size = 0.5, 10, 20
+  labels = _labels(num_classes, 100_000)
+  counts = _split(
+    'dirichlet',
+    labels,
+    num_clients=2000,
+    examples_per_client=size,
+    dirichlet_alpha=alpha,
+  ).class_counts(labels, num_classes)
+  same = (counts * (counts - 1)).sum(axis=1) / (size * (size - 1))
+  error = same.std() / np.sqrt(len(same))
+  expected = (alpha + 1) / (num_classes * alpha + 1)
+  assert abs(same.mean() - expected) < 5 * error
+  # α as the sum over the classes would give 0.7.
+  assert 5 * error < 0.1
+
+
+def test_seed_decides_which_examples_of_a_class_make_a_shard():
+  one, other = (
+    {
+      frozenset(rows.tolist())
+      for rows in _split(
+        'shards',
+        _labels(10, 60),
+        num_clients=30,
+        shards_per_client=1,
+        seed=seed,
+      ).indices
+    }
+    for seed in (3, 4)
+  )
+  assert not one & other
+
+
+def test_shards_have_at_most_one_class_each_where_they_divide_the_classes():
+  labels = _labels(10, 60)
+  split = _split('shards', labels, num_clients=30, shards_per_client=2)
+  counts = split.class_counts(labels, 10)
+  # 60 shards of 10, 6 a class: a client has 10 of two classes, or 20 of one.
+  assert set(counts.ravel()) <= {0, 10, 20}
+  assert (counts.sum(axis=1) == 20).all()
+
+
+def test_natural_keeps_owners_together():
+  owners = np.array(['b', 'a', 'b', 'c', 'a', 'b'])
+  split = _natural(owners)
+  assert split.client_ids == ('a', 'b', 'c')
+  for rows, expected in zip(
+    split.indices, ([1, 4], [0, 2, 5], [3]), strict=True
+  ):
+    np.testing.assert_array_equal(rows, expected)
+  assert split.summary == (
+    'natural: 3 clients, 1 to 3 examples (median 2); 6 of 6 examples used, '
+    'each once'
+  )
+
+
+def test_natural_takes_some_of_the_owners():
+  owners = np.repeat([f'u{i}' for i in range(20)], 3)
+  split = _natural(owners, num_clients=5, seed=1)
+  assert len(split.client_ids) == 5
+  assert set(split.client_ids) <= set(owners)
+  assert 'natural, 5 of 20 clients' in split.summary
+  other = _natural(owners, num_clients=5, seed=2)
+  assert split.client_ids != other.client_ids
+
+
+def test_client_ids_sort_as_the_clients_do():
+  split = _split('iid', _labels(10, 60), num_clients=101)
+  assert list(split.client_ids) == sorted(split.client_ids)
+
+
+@pytest.mark.parametrize(
+  ('name', 'settings', 'words'),
+  [
+    ('foo', dict(num_clients=2), '`partition` must be'),
+    ('iid', {}, '`num_clients` must be an integer'),
+    ('iid', dict(num_clients=1.5), '`num_clients` must be an integer'),
+    ('iid', dict(num_clients=0), '`num_clients` must be .* found 0'),
+    ('iid', dict(num_clients=601), '`num_clients` must be at most 600'),
+    (
+      'iid',
+      dict(num_clients=2, examples_per_client=601),
+      'at most the 600 examples, found 601',
+    ),
+    ('iid', dict(num_clients=2, seed=-1), '`seed` must be from 0 .* found -1'),
+    (
+      'label_skew',
+      dict(num_clients=5, examples_per_client=200),
+      # 46% of 200.
+      'class 0 has 60, a client needs 92',
+    ),
+    ('dirichlet', dict(num_clients=2, dirichlet_alpha=0), 'from 1e-06, where'),
+    (
+      'dirichlet',
+      dict(num_clients=2, dirichlet_alpha=float('nan')),
+      '`dirichlet_alpha` must be finite',
+    ),
+    (
+      'dirichlet',
+      dict(num_clients=2, examples_per_client=601),
+      'at most the 600 examples there are, found 601',
+    ),
+    (
+      'shards',
+      dict(num_clients=2, examples_per_client=5),
+      'a multiple of the 2 shards of a client, found 5',
+    ),
+    (
+      'shards',
+      dict(num_clients=61, examples_per_client=10),
+      'at most the 600 examples for shards, .* found 10 × 61',
+    ),
+    ('shards', dict(num_clients=600), '`num_clients` must be at most 300'),
+    ('natural', dict(examples_per_client=5), 'not be given for the natural'),
+    ('natural', dict(num_clients=11), 'at most the 10 natural clients'),
+  ],
+)
+def test_a_split_that_cannot_be_is_refused(name, settings, words):
+  labels = np.repeat(np.arange(10), 60)
+  with pytest.raises((TypeError, ValueError), match=words):
+    PartitionConfig(name, **settings).split(labels, labels)
+
+
+@pytest.mark.parametrize(
+  ('name', 'labels', 'words'),
+  [
+    ('label_skew', _labels(2, 60), 'at least 3 classes .* found 2'),
+    ('iid', np.zeros(0, np.int64), 'must have an example, found none'),
+    ('natural', _labels(2, 60), 'must not be natural for data that name no'),
+    (
+      'shards',
+      np.zeros([60, 2], int),
+      'must be iid or natural .* found shards',
+    ),
+    ('dirichlet', np.zeros(60), 'must be iid or natural for .* numbers'),
+  ],
+)
+def test_data_that_lack_what_a_split_needs_are_refused(name, labels, words):
+  with pytest.raises(ValueError, match=words):
+    _split(name, labels, num_clients=2)
+
+
+def _digest(split):
+  digest = hashlib.sha256(','.join(split.client_ids).encode())
+  for rows in split.indices:
+    digest.update(rows.astype('<i8').tobytes() + b';')
+  return digest.hexdigest()[:16]
+
+
+@pytest.mark.parametrize(
+  ('name', 'settings', 'expected'),
+  [
+    # The smallest row of the reproduction, and others at its size.
+    (
+      'label_skew',
+      dict(num_clients=500, examples_per_client=8),
+      'f61041b59dd7c71a',
+    ),
+    ('iid', dict(num_clients=500, examples_per_client=8), '66dcda34ce0f9154'),
+    (
+      'class_balanced',
+      dict(num_clients=192, examples_per_client=50),
+      '86d316d93c8f413d',
+    ),
+    ('dirichlet', dict(num_clients=100, seed=1), '5c8d534d07832f64'),
+    ('shards', dict(num_clients=100, seed=2), 'ac42990fb33c5ac1'),
+    ('natural', dict(num_clients=7, seed=3), 'e7a0d3b0131157be'),
+  ],
+)
+def test_splits_of_published_runs_keep_their_bits(name, settings, expected):
+  (_, labels), _ = public.load_digits()
+  owners = np.arange(4000) % 83
+  split = PartitionConfig(name, **settings).split(labels, owners)
+  assert _digest(split) == expected
+
+
+@pytest.mark.parametrize(
+  ('name', 'settings', 'has_owners', 'expected'),
+  [
+    ('natural', {}, True, False),
+    ('iid', {}, False, False),
+    # Clients share examples.
+    ('iid', dict(examples_per_client=20), False, True),
+    # The data say whose the examples are, and nobody keeps to it.
+    ('iid', {}, True, True),
+    # What a client holds depends on the labels of all.
+    ('shards', {}, False, True),
+    ('label_skew', {}, False, True),
+  ],
+)
+def test_clients_that_nobody_is_are_known(name, settings, has_owners, expected):
+  rows = np.arange(60)
+  split = PartitionConfig(name, num_clients=6, **settings)
+  made = split.split(rows % 3, rows % 6 if has_owners else None)
+  assert made.makes_up_clients == expected

@@ -1,0 +1,125 @@
+"""Tests of clipping norms that come from a run before."""
+
+import math
+import warnings
+
+import pytest
+
+from tasks import config
+from tasks.running import clipping_norm
+from tasks.running.folder import RunFolder
+from tests.privacy.ledgers import charge
+from tests.tasks.small_runs import DP_FED_AVG, FED_AVG
+from tff_clipping import privacy
+
+_MINE = config.create(**FED_AVG | dict(algorithm='ce_fed_avg'))
+
+
+def _write_run(path, settings, columns, values):
+  folder = RunFolder(path)
+  path.mkdir(exist_ok=True)
+  created = config.create(**settings)
+  folder.write_json(folder.config, dict(experiment=created.to_json()))
+  lines = [columns, *(f'{t},{value}' for t, value in enumerate(values)), '']
+  folder.metrics.write_text('\n'.join(lines))
+  return folder
+
+
+def _fed_avg(path, norms, **changes):
+  return _write_run(
+    path,
+    {**FED_AVG, **changes},
+    'round_num,update_norm_mean,num_clients',
+    ['nan,nan', *norms],
+  )
+
+
+def _adaptive(path, caveats=()):
+  folder = _write_run(
+    path,
+    DP_FED_AVG | dict(clipping='adaptive'),
+    'round_num,aggregator/clipping_norm',
+    ['nan', 0.5, 0.75],
+  )
+  plan = privacy.PrivacyPlan(
+    num_clients=40,
+    clients_per_round=8,
+    num_rounds=2,
+    noise_multiplier=2.0,
+    target_delta=1e-3,
+  )
+  charge(folder.ledger, [1, 2], plan)
+  if caveats:
+    with privacy.PrivacyLedger(folder.ledger, plan) as ledger:
+      ledger.add_caveats(caveats)
+  return folder
+
+
+def test_of_fed_avg_it_is_half_of_the_mean_norm_over_clients(tmp_path):
+  _fed_avg(tmp_path, ['3.0,6', '6.0,3'])
+  source = clipping_norm.read(tmp_path, _MINE)
+  assert source.norm == 0.5 * (3.0 * 6 + 6.0 * 3) / 9
+  assert 'not in any epsilon' in source.exact
+  assert source.ledger is None
+
+
+def test_of_a_private_run_it_is_the_last_norm_that_was_paid_for(tmp_path):
+  folder = _adaptive(tmp_path)
+  source = clipping_norm.read(tmp_path, _MINE)
+  assert (source.norm, source.exact) == (0.75, None)
+  assert source.ledger == str(folder.ledger)
+
+
+def test_a_run_that_gives_none_is_refused(tmp_path):
+  cases = {
+    'nowhere': (None, 'there is no config.json'),
+    'unfinished': (lambda p: _fed_avg(p, ['3.0,6']), 'it has 1 of 2 rounds'),
+    'zero': (lambda p: _fed_avg(p, ['0,6', '0,6']), 'have the norm 0'),
+    'nan': (lambda p: _fed_avg(p, [f'{math.nan},6'] * 2), 'have the norm nan'),
+    'caveats': (lambda p: _adaptive(p, ['x']), 'guarantee does not hold: x'),
+    'constant': (
+      lambda p: _fed_avg(
+        p, ['3.0,6'] * 2, algorithm='ce_fed_avg', clipping_norm=1.0
+      ),
+      'with a constant clipping norm',
+    ),
+  }
+  for name, (write, words) in cases.items():
+    if write is not None:
+      write(tmp_path / name)
+    with pytest.raises(ValueError, match=words) as refused:
+      clipping_norm.read(tmp_path / name, _MINE)
+    assert '`clipping_norm_from` must be the folder of' in str(refused.value)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (dict(seed=1), None),
+    (dict(task='yours.csv'), '`task` yours.csv and not embedded_digits: its'),
+    (
+      dict(model='a.py:b', local_steps=2),
+      '`model` a.py:b and not mlp, `local_steps` 2 and not 1: its',
+    ),
+  ],
+)
+def test_a_run_whose_updates_have_other_norms_is_warned_of(
+  tmp_path, changes, words
+):
+  _fed_avg(tmp_path, ['3.0,6'] * 2, **changes)
+  with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always')
+    clipping_norm.read(tmp_path, _MINE)
+  found = [str(each.message) for each in caught]
+  assert len(found) == (words is not None)
+  assert words is None or words in found[0]
+
+
+def test_a_run_that_goes_on_has_the_norm_of_its_beginning():
+  saved = dict(
+    experiment={'clipping_norm': 0.25},
+    clipping_norm_source={'exact': 'a figure', 'ledger': None},
+  )
+  found = clipping_norm.find(_MINE, saved)
+  assert (found.norm, found.exact) == (0.25, 'a figure')
+  assert clipping_norm.find(_MINE, None) is None

@@ -1,0 +1,157 @@
+"""Tests of run folders: whose they are, and the seeds that they keep."""
+
+import dataclasses
+import os
+import shutil
+import tempfile
+
+import pytest
+
+from tasks import config
+from tasks.running.folder import RunFolder, RunFolderError, locked
+from tests.tasks.small_runs import DP_FED_AVG, FED_AVG, read_json
+
+_PUBLIC = config.create(**FED_AVG)
+_PRIVATE = config.create(**DP_FED_AVG)
+_SEEDS = ('sampling_seed', 'audit_seed')
+
+
+def _begin(folder, settings, drawn_seeds=()):
+  folder.path.mkdir()
+  saved = dict(experiment=settings.to_json(), drawn_seeds=dict(drawn_seeds))
+  folder.write_json(folder.config, saved)
+
+
+def test_secret_seeds_come_from_fresh_entropy_and_are_kept(tmp_path):
+  drawn = [RunFolder(tmp_path / n).draw_seeds(_SEEDS) for n in 'abc']
+  assert len({each['sampling_seed'] for each in drawn}) == 3
+  assert min(each['sampling_seed'] for each in drawn) > 2**64
+  folder = RunFolder(tmp_path / 'a')
+  _begin(folder, _PRIVATE, drawn[0])
+  # Also where the ledger was moved away: the run is refused, and goes on once
+  # the ledger is there again.
+  folder.metrics.touch()
+  assert RunFolder(folder.path).draw_seeds(_SEEDS) == drawn[0]
+  # A copy of the settings alone has cohorts of its own.
+  copy = RunFolder(tmp_path / 'copy')
+  copy.path.mkdir()
+  shutil.copy(folder.config, copy.config)
+  assert copy.draw_seeds(_SEEDS)['sampling_seed'] != drawn[0]['sampling_seed']
+
+
+def test_a_given_seed_must_be_that_of_the_run(tmp_path):
+  folder = RunFolder(tmp_path / 'run')
+  _begin(folder, dataclasses.replace(_PRIVATE, sampling_seed=7))
+  # A seed of the run's own would be secret, and 7 is not.
+  for other in (8, None):
+    changed = dataclasses.replace(_PRIVATE, sampling_seed=other)
+    with pytest.raises(RunFolderError, match=f'seed was 7 and is {other}'):
+      with folder.open(changed):
+        pass
+
+
+def test_a_norm_from_a_run_may_have_other_last_digits(tmp_path):
+  folder = RunFolder(tmp_path / 'run')
+  _begin(folder, dataclasses.replace(_PRIVATE, clipping_norm=0.1 + 0.2))
+  # The mean of the same norms, added up in another order; and the run itself.
+  for changes in (
+    dict(clipping_norm=0.3),
+    dict(clipping_norm=None, clipping_norm_from='somewhere'),
+  ):
+    with folder.open(dataclasses.replace(_PRIVATE, **changes)):
+      pass
+  other = dataclasses.replace(_PRIVATE, clipping_norm=0.3001)
+  with pytest.raises(RunFolderError, match='clipping_norm was 0.3'):
+    with folder.open(other):
+      pass
+
+
+def test_a_run_that_is_refused_leaves_no_folder_behind(tmp_path):
+  folder = RunFolder(tmp_path / 'runs' / 'run')
+  with pytest.raises(ValueError, match='of another kind'):
+    with folder.open(_PUBLIC):
+      raise ValueError('of another kind')
+  assert not folder.path.parent.exists()
+  # One that has begun stays, and one that was there.
+  with folder.open(_PUBLIC):
+    folder.config.touch()
+  assert folder.config.exists()
+  empty = RunFolder(tmp_path / 'empty')
+  empty.path.mkdir()
+  with empty.open(_PUBLIC):
+    pass
+  assert empty.path.exists()
+
+
+def test_what_is_no_folder_of_this_run_is_refused(tmp_path):
+  (tmp_path / 'file').touch()
+  folder = RunFolder(tmp_path / 'run')
+  _begin(folder, _PUBLIC)
+  before = folder.config.read_bytes()
+  other = dataclasses.replace(_PUBLIC, seed=1)
+  for path, settings, message in (
+    (tmp_path, _PUBLIC, 'must be empty or hold a run, found file'),
+    (tmp_path / 'file', _PUBLIC, 'must be a folder, found the file'),
+    (tmp_path / 'file' / 'run', _PUBLIC, 'must be a folder'),
+    (folder.path, other, 'seed was 0 and is 1'),
+  ):
+    with pytest.raises(RunFolderError, match=message):
+      with RunFolder(path).open(settings):
+        pass
+  with folder.open(_PUBLIC), pytest.raises(RunFolderError, match='at a time'):
+    with locked(folder.path):
+      pass
+  assert folder.config.read_bytes() == before
+
+
+def test_temporary_files_of_a_killed_program_are_deleted_by_the_next(tmp_path):
+  before = tempfile.gettempdir()
+  (tmp_path / '.tmp').mkdir()
+  (tmp_path / '.tmp' / 'left').touch()
+  with RunFolder(tmp_path).open(_PUBLIC):
+    with tempfile.NamedTemporaryFile() as file:
+      assert os.path.dirname(file.name) == str(tmp_path / '.tmp')
+    assert os.listdir(tmp_path / '.tmp') == []
+    assert os.stat(tmp_path / '.tmp').st_mode & 0o077 == 0
+  assert tempfile.gettempdir() == before
+  assert os.listdir(tmp_path) == ['.lock']
+
+
+@pytest.mark.parametrize(
+  ('changed', 'message'),
+  [
+    (dict(threshold_rounds=24), '`threshold_rounds` 24 .a first phase'),
+    (dict(sampling_seed=271828, local_momentum=None), 'of an earlier version'),
+  ],
+)
+def test_a_run_of_an_earlier_version_does_not_go_on(tmp_path, changed, message):
+  folder = RunFolder(tmp_path / 'run')
+  _begin(folder, _PRIVATE)
+  saved = read_json(folder.config)
+  saved['experiment'] |= changed
+  folder.write_json(folder.config, saved)
+  before = folder.config.read_bytes()
+
+  def open_it():
+    with folder.open(_PRIVATE):
+      pass
+
+  for read in (
+    folder.read_config,
+    open_it,
+    lambda: folder.read_result(_PRIVATE),
+  ):
+    with pytest.raises(RunFolderError, match=message) as refused:
+      read()
+    # Not a word of a seed that may be secret.
+    assert '271828' not in str(refused.value)
+  assert folder.config.read_bytes() == before
+
+
+def test_a_run_that_had_none_of_what_went_is_read(tmp_path):
+  folder = RunFolder(tmp_path / 'run')
+  _begin(folder, _PRIVATE)
+  saved = read_json(folder.config)
+  saved['experiment'] |= dict(threshold_rounds=None, threshold_factor=None)
+  folder.write_json(folder.config, saved)
+  assert folder.read_config() == _PRIVATE

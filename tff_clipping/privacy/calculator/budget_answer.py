@@ -1,0 +1,335 @@
+"""What the budget calculator answers: one dict, for JSON and for a table."""
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from tff_clipping.privacy.accounting import ranges, rounding, sampled_gaussian
+from tff_clipping.privacy.audit import trade_off
+from tff_clipping.privacy.calculator import budget_question, command_line
+from tff_clipping.privacy.plans import plan_json, words
+from tff_clipping.privacy.plans.base_plan import BasePlan
+
+# Of the attack that the words of a promise are about.
+_FALSE_POSITIVE_RATE = 0.01
+
+# Strategies for more rounds are made only for a question about them: the
+# alternatives are to come at once. Fewer where the rounds are solved for.
+_MAX_ROUNDS = 10_000
+_MAX_SOLVED_ROUNDS = 2_000
+
+# Where one of these is solved for, no separation follows from them.
+_SIZES = ('clients_per_round', 'num_clients')
+
+_MOST_ALTERNATIVES = 4
+
+
+def compute_answer(
+  question: budget_question.Question,
+  *,
+  false_positive_rate: float | None = None,
+  alternatives: bool = False,
+) -> dict[str, Any]:
+  """Solves for what is not given.
+
+  Args:
+    question: What is given.
+    false_positive_rate: That of the attacks to bound; None for 1 %.
+    alternatives: Whether other samplings and mechanisms are asked too.
+
+  Returns:
+    The answer for `json.dumps`.
+
+  Raises:
+    TypeError: If a value is of the wrong kind.
+    ValueError: If a value is out of range, or there is no answer.
+  """
+  with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always')
+    plan = budget_question.solve(question)
+    attacks = trade_off.bound_attacks(
+      plan,
+      _FALSE_POSITIVE_RATE
+      if false_positive_rate is None
+      else false_positive_rate,
+    )
+  with warnings.catch_warnings():
+    # What is warned of is the answer, and not what it is compared with.
+    warnings.simplefilter('ignore', ranges.DeltaWarning)
+    others = [*_list_alternatives(question, plan)] if alternatives else []
+  solved = question.solved_for
+  return {
+    # An epsilon that is found is no target.
+    'solved_for': 'epsilon' if solved == 'target_epsilon' else solved,
+    **_describe_row(question, plan),
+    'target_epsilon': plan.target_epsilon,
+    'target_delta': plan.target_delta,
+    'sampling_prob': getattr(plan, 'sampling_prob', None),
+    'noise_to_clients_ratio': plan.noise_multiplier / plan.clients_per_round,
+    'tightest_epsilon': plan.tightest_epsilon,
+    'tightest': words.describe_tightest(plan),
+    'attacks': {
+      **attacks._asdict(),
+      'mu': attacks.mu if math.isfinite(attacks.mu) else None,
+    },
+    'description': words.describe_plan(plan),
+    'promise': [
+      words.state_promise(
+        plan.actual_epsilon, plan.target_delta, plan.actual_relation
+      ),
+      words.state_attack(
+        attacks.true_positive_rate,
+        attacks.false_positive_rate,
+        plan.actual_relation,
+      ),
+    ],
+    'alternatives': others,
+    'plan': plan_json.plan_to_json(plan),
+    'warnings': list(read_messages(caught)),
+  }
+
+
+def read_messages(
+  caught: list[warnings.WarningMessage],
+) -> tuple[str, ...]:
+  """Returns what users are warned of, each once."""
+  return tuple(
+    dict.fromkeys(
+      str(each.message)
+      for each in caught
+      if issubclass(each.category, UserWarning)
+    )
+  )
+
+
+def format_table(
+  answer: dict[str, Any], *, shows_attacks: bool, shows_alternatives: bool
+) -> str:
+  """Returns an answer for a person to read.
+
+  Args:
+    answer: What `compute_answer` returned, with what `build_record` says.
+    shows_attacks: Whether mu and the true-positive rate have lines.
+    shows_alternatives: Whether they were asked for.
+  """
+  sections = [
+    _format_solution(answer),
+    [answer['description']],
+    answer['promise'],
+    *([f'Warning: {message}'] for message in answer['warnings']),
+  ]
+  if shows_attacks:
+    sections.append(_format_attacks(answer))
+  if shows_alternatives:
+    sections += _format_alternatives(answer)
+  sections.append([command_line.format_record(answer)])
+  return '\n\n'.join('\n'.join(lines) for lines in sections)
+
+
+def _describe_row(
+  question: budget_question.Question, plan: BasePlan
+) -> dict[str, Any]:
+  """Returns what an answer and its alternatives have in common."""
+  return {
+    'sampling': plan.sampling,
+    'mechanism': question.mechanism,
+    'min_separation': question.min_separation
+    if question.is_correlated
+    else None,
+    'accountant': plan.accountant,
+    'relation': plan.relation.value,
+    'num_clients': plan.num_clients,
+    'clients_per_round': plan.clients_per_round,
+    'noise_multiplier': plan.noise_multiplier,
+    'epsilon': plan.epsilon,
+    'actual_epsilon': plan.actual_epsilon,
+    'num_rounds': plan.num_rounds,
+    # Of the mean, on which larger cohorts have less noise.
+    'running_mean_error': plan.running_sum_error / plan.clients_per_round,
+  }
+
+
+def _list_alternatives(
+  question: budget_question.Question, plan: BasePlan
+) -> Iterator[dict[str, Any]]:
+  """Yields a few other ways to the same promise, each a guarantee.
+
+  Of each way to draw cohorts the tightest accountant, or the mechanism with the
+  least error.
+  """
+  count = 0
+  known = _describe_row(question, plan)
+  for other in _list_tightest(question, plan):
+    found = _answer_quickly(other)
+    if found is None or count == _MOST_ALTERNATIVES:
+      continue
+    row = _describe_row(other, found)
+    if row != known:
+      count += 1
+      yield row
+
+
+def _list_tightest(
+  question: budget_question.Question, plan: BasePlan
+) -> Iterator[budget_question.Question]:
+  """Yields the best of each way to draw cohorts."""
+  independent: dict[str, Any] = {'mechanism': 'gaussian', 'accountant': 'pld'}
+  for sampling in ('poisson', 'random_allocation'):
+    yield dataclasses.replace(question, sampling=sampling, **independent)
+  separation = question.min_separation
+  if separation is None and question.solved_for not in _SIZES:
+    separation = plan.num_clients // plan.clients_per_round
+  if separation is not None:
+    correlated: dict[str, Any] = {'mechanism': 'banded', 'accountant': None}
+    yield dataclasses.replace(
+      question,
+      sampling='min_separation',
+      min_separation=separation,
+      **correlated,
+    )
+  yield dataclasses.replace(question, sampling='fixed_size', **independent)
+
+
+def _answer_quickly(question: budget_question.Question) -> BasePlan | None:
+  """Returns the answer to a question; None if it has none, or takes long."""
+  most = _MAX_ROUNDS if question.num_rounds else _MAX_SOLVED_ROUNDS
+  if question.is_correlated and (question.num_rounds or 0) > most:
+    return None
+  cohort, population = question.clients_per_round, question.num_clients
+  if (
+    question.sampling == 'random_allocation'
+    and cohort is not None
+    and population is not None
+    and population > _MAX_ROUNDS * cohort
+  ):
+    return None
+  try:
+    return budget_question.solve(question, max_strategy_rounds=most)
+  except ValueError:
+    return None
+
+
+def _format_solution(answer: dict[str, Any]) -> list[str]:
+  """Returns the numbers, and which of them was solved for."""
+  solved, epsilon = answer['solved_for'], _at_most(answer['epsilon'])
+  values = {
+    'num_clients': f'{answer["num_clients"]}',
+    'clients_per_round': f'{answer["clients_per_round"]}',
+    'noise_multiplier': f'{answer["noise_multiplier"]:g}',
+    'epsilon': epsilon,
+    'num_rounds': f'{answer["num_rounds"]}',
+  }
+  notes = {}
+  if solved == 'clients_per_round':
+    ratio = answer['noise_to_clients_ratio']
+    notes['noise_multiplier'] = f'  ({ratio:g} for each client)'
+  if answer['target_epsilon'] is not None:
+    notes['epsilon'] = f'  (target {answer["target_epsilon"]:g})'
+  if answer['sampling'] == 'paper':
+    notes['epsilon'] = (
+      f'{notes.get("epsilon", "")}  as the paper charges; its cohorts really '
+      f'give {_at_most(answer["actual_epsilon"])}'
+    )
+  notes[solved] = f'  <- solved for{notes.get(solved, "")}'
+  rows = [
+    f'  {name.replace("_", " "):<17} {value}{notes.get(name, "")}'
+    for name, value in values.items()
+    if name == solved or name not in _SIZES
+  ]
+  kind = f'--accountant={answer["accountant"]}'
+  if answer['min_separation'] is not None:
+    kind = f'--mechanism={answer["mechanism"]}'
+  only = f'  {"only for":<17} --sampling={answer["sampling"]} {kind}'
+  tightest = [answer['tightest']] if answer['tightest'] else []
+  return ['The answer:', *rows, only, *tightest]
+
+
+def _format_attacks(answer: dict[str, Any]) -> list[str]:
+  """Returns what an attacker may find out."""
+  attacks = answer['attacks']
+  mu = 'above 1000' if attacks['mu'] is None else _at_most(attacks['mu'])
+  return [
+    'What an attacker may find out about one client, at most:',
+    f'  mu                {mu} (no worse than one Gaussian mechanism of this '
+    f'mu, at any delta from {answer["target_delta"]:g})',
+    f'  true positives    {_at_most(attacks["true_positive_rate"])} at a '
+    f'false-positive rate of {attacks["false_positive_rate"]:g}',
+  ]
+
+
+def _format_alternatives(answer: dict[str, Any]) -> list[list[str]]:
+  """Returns the tables of alternatives: of this relation, and of others."""
+  same, others = [answer], list[dict[str, Any]]()
+  for row in answer['alternatives']:
+    (same if row['relation'] == answer['relation'] else others).append(row)
+  title = 'Other ways to the same promise'
+  if answer['solved_for'] == 'epsilon':
+    title = 'The same noise multiplier with other cohorts and mechanisms'
+  sections = [
+    [
+      f'{title}, the best of each kind:',
+      *_format_rows(same, answer),
+      'Error: of the mean of the updates, added up over the rounds, in units '
+      'of c. Compare by',
+      'it: a multiplier is that of a draw, which each mechanism uses in its '
+      'own way.',
+    ]
+  ]
+  if others:
+    relations = dict.fromkeys(row['relation'] for row in others)
+    change = words.RELATIONS[
+      sampled_gaussian.Relation(answer['relation'])
+    ].change
+    sections.append(
+      [
+        f'With another promise, for {" and ".join(relations)}: no epsilon here '
+        f'is to be compared with one for {change}.',
+        *_format_rows(others, answer),
+      ]
+    )
+  return sections
+
+
+def _format_rows(
+  rows: list[dict[str, Any]], answer: dict[str, Any]
+) -> list[str]:
+  """Returns the lines of a table."""
+  figures = {
+    'in all': lambda row: f'{row["num_clients"]}',
+    'clients': lambda row: f'{row["clients_per_round"]}',
+    'noise mult.': lambda row: f'{row["noise_multiplier"]:g}',
+    'epsilon': lambda row: _at_most(row['epsilon']),
+    'rounds': lambda row: f'{row["num_rounds"]}',
+    'error': lambda row: f'{row["running_mean_error"]:.4g} c',
+  }
+  if answer['solved_for'] != 'num_clients':
+    del figures['in all']
+  if answer['solved_for'] != 'clients_per_round':
+    del figures['clients']
+  cells = [('sampling', 'mechanism', 'accountant', 'relation', *figures, '')]
+  for row in rows:
+    sampling = row['sampling']
+    if row['min_separation'] is not None:
+      sampling += f', b = {row["min_separation"]}'
+    cells.append(
+      (
+        *(sampling, row['mechanism'], row['accountant'], row['relation']),
+        *(show(row) for show in figures.values()),
+        'this plan' if row is answer else '',
+      )
+    )
+  widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+  return [
+    '  '
+    + '  '.join(
+      cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+    ).rstrip()
+    for row in cells
+  ]
+
+
+def _at_most(value: float) -> str:
+  """Returns what a run may cost with 5 significant digits, rounded up."""
+  return rounding.format_up(value, digits=5)
