@@ -14,7 +14,7 @@ _GAUSSIAN = dict(
   clients_per_round=8,
   public=('clipping_norm',),
 )
-_SHARES = _GAUSSIAN | dict(kind='shares', min_clients=7, max_clients=9)
+_SHARES = _GAUSSIAN | dict(kind='shares', min_clients=8, max_clients=8)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ _SHARES = _GAUSSIAN | dict(kind='shares', min_clients=7, max_clients=9)
     _GAUSSIAN | dict(clipping_norm=ADAPTS),
     _GAUSSIAN | dict(kind='correlated', strategy='00ff'),
     _SHARES,
-    _SHARES | dict(kind='distributed', min_clients=0),
+    _SHARES | dict(kind='distributed', min_clients=0, max_clients=9),
   ],
 )
 def test_what_is_written_is_read(fields):
@@ -53,6 +53,10 @@ def test_what_is_written_is_read(fields):
     (
       dict(kind='shares', min_clients=9, max_clients=8),
       '`max_clients` must be at least 9',
+    ),
+    (
+      dict(kind='shares', min_clients=7, max_clients=9),
+      '`max_clients` must be `min_clients`',
     ),
   ],
 )

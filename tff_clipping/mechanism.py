@@ -83,6 +83,12 @@ class Mechanism:
       checked['max_clients'] = argument_checks.check_integer(
         'max_clients', self.max_clients, at_least=max(self.min_clients, 1)
       )
+    if self.kind == 'shares' and self.min_clients != self.max_clients:
+      # What is released has the noise of those who came, and tells how many.
+      raise ValueError(
+        "`max_clients` must be `min_clients` for the kind 'shares', found "
+        f'{self.max_clients} and {self.min_clients}.'
+      )
     for name, value in checked.items():
       object.__setattr__(self, name, value)
 

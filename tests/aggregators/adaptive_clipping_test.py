@@ -174,32 +174,3 @@ def test_nothing_exact_is_reported():
     'noise_stddev',
     'bits_noise_stddev',
   ]
-
-
-def test_bits_with_too_little_noise_raise():
-  with pytest.raises(ValueError, match='above half of `noise_multiplier`'):
-    _factory(noise_multiplier=1.0, below_count_stddev=0.5)
-
-
-@pytest.mark.parametrize(
-  ('name', 'value'),
-  [
-    ('initial_clipping_norm', 0.0),
-    ('noise_multiplier', -1.0),
-    ('clients_per_round', math.nan),
-    ('clients_per_round', 0.5),
-    ('initial_clipping_norm', 1e20),
-    ('learning_rate', math.inf),
-    ('target_quantile', 1.0),
-    ('target_quantile', 0.0),
-    ('below_count_stddev', 0.0),
-  ],
-)
-def test_argument_out_of_range_raises(name, value):
-  with pytest.raises(ValueError, match=f'`{name}` must be'):
-    _factory(**{name: value})
-
-
-def test_argument_of_the_wrong_kind_raises():
-  with pytest.raises(TypeError, match='`target_quantile` must be a number'):
-    _factory(target_quantile='half')

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators
-from tff_clipping.aggregators.parts import canary_directions
+from tff_clipping.aggregators import canary_products
 from tff_clipping.privacy.audit import Canaries
 
 _CANARIES = Canaries(num_canaries=50, num_parameters=268, seed=0)
@@ -29,7 +29,7 @@ def _value(seed):
 
 @pytest.mark.parametrize('mark', [1, 7, -9, 50])
 def test_direction_is_that_of_numpy(mark):
-  leaves = canary_directions.draw_direction(
+  leaves = canary_products.draw_direction(
     _CANARIES, tf.constant(mark), [tf.zeros([66, 4]), tf.zeros([4])]
   )
   assert [leaf.shape.as_list() for leaf in leaves] == [[66, 4], [4]]
@@ -43,7 +43,7 @@ def test_direction_is_that_of_numpy(mark):
 def test_products_are_those_of_numpy():
   update = np.random.default_rng(1).normal(size=268)
   np.testing.assert_allclose(
-    canary_directions.project(_CANARIES, [update[:200], update[200:]]),
+    canary_products.project(_CANARIES, [update[:200], update[200:]]),
     _CANARIES.project(update),
     rtol=1e-9,
   )
@@ -77,16 +77,3 @@ def test_unnamed_measurements_are_kept():
   ).create(_TYPE)
   output = process.next(process.initialize(), [_value(0)])
   assert list(output.measurements) == ['canary_products']
-
-
-def test_another_number_of_parameters_raises():
-  factory = aggregators.add_canary_products(
-    tff.aggregators.SumFactory(), _CANARIES
-  )
-  with pytest.raises(ValueError, match='have 3 elements, found 268'):
-    factory.create(tff.TensorType(np.float32, [3]))
-
-
-def test_weighted_factory_raises():
-  with pytest.raises(TypeError, match='`inner_agg_factory` must be unweighted'):
-    aggregators.add_canary_products(tff.aggregators.MeanFactory(), _CANARIES)

@@ -13,7 +13,7 @@ import tensorflow_federated as tff
 from tests.aggregators.one_round import KS_LIMIT, ks_statistic
 from tff_clipping import aggregators, privacy
 from tff_clipping.aggregators.correlated_noise import strategy_digest
-from tff_clipping.aggregators.parts import noise_stream
+from tff_clipping.aggregators.noise import stream
 from tff_clipping.privacy import correlated_noise
 
 _SIZE = 20_000
@@ -171,15 +171,6 @@ def test_draws_are_fresh_whenever_a_round_is_run():
   assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
 
 
-@pytest.mark.slow
-def test_other_key_gives_other_noise():
-  noise = [
-    _run(_process(_STRATEGIES['blt'], key), 1)[0][0]
-    for key in ((1, 2), (2, 1), (1, 3))
-  ]
-  assert np.max(np.abs(np.corrcoef(noise) - np.eye(3))) < 0.05
-
-
 def test_one_round_more_than_planned_is_refused(strategy):
   process = _process(strategy)
   _, state = _run(process, 6)
@@ -224,7 +215,7 @@ def test_the_rounding_of_earlier_noises_is_paid_for(monkeypatch):
   usual = measure()
   # Half of what can be paid for in all.
   half = 1 / (64 * math.sqrt(_SIZE))
-  monkeypatch.setattr(noise_stream, 'rounding_shift', lambda _: half)
+  monkeypatch.setattr(stream, 'rounding_shift', lambda _: half)
   assert measure() == pytest.approx(2 * usual, rel=1e-3)
 
 
@@ -262,16 +253,6 @@ def test_strategies_that_differ_in_a_last_bit_have_other_digests():
     for each in coefficients
   }
   assert len(digests) == 3
-
-
-def test_bad_arguments_raise():
-  strategy = _STRATEGIES['blt']
-  with pytest.raises(TypeError, match='`strategy` must be a noise strategy'):
-    aggregators.correlated_noise_factory('blt', 1.0)
-  with pytest.raises(ValueError, match='`noise_stddev` must be positive'):
-    aggregators.correlated_noise_factory(strategy, 0.0)
-  with pytest.raises(TypeError, match='`noise_key` must be a pair'):
-    aggregators.correlated_noise_factory(strategy, 1.0, noise_key=3)
 
 
 def test_mean_clips_sums_noises_and_divides():

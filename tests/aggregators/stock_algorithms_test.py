@@ -130,22 +130,10 @@ def test_fed_sgd_moves_at_most_the_norm():
   'factory',
   [
     _dp_mean(),
-    aggregators.gaussian_noise_factory(1.0),
     aggregators.difference_clipping_factory(
       1.0, aggregators.gaussian_noise_factory(1.0)
     ),
-    aggregators.fixed_denominator_mean_factory(
-      2, aggregators.gaussian_noise_factory(1.0)
-    ),
     aggregators.add_update_norm_measurements(_dp_mean()),
-    aggregators.local_gaussian_noise_factory(1.0, clients_per_round=2),
-    aggregators.correlated_noise_factory(noise_strategies.blt(2), 1.0),
-    aggregators.adaptive_dp_mean_factory(
-      initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=20
-    ),
-    aggregators.distributed_gaussian_mean_factory(
-      clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=20
-    ),
   ],
 )
 def test_weighted_algorithms_refuse_private_factories(factory):

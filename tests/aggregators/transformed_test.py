@@ -1,7 +1,6 @@
 """Tests of what goes into an aggregator, and of what comes out of it."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -55,13 +54,3 @@ def test_measurements_and_state_are_those_of_the_inner_one():
   output = process.next(process.initialize(), _VALUES)
   # Three signs that are not 0 have a norm of 1.7, two have one of 1.4.
   assert output.measurements['clipped_count'] == 2
-
-
-@pytest.mark.parametrize(
-  ('argument', 'value'),
-  [('before', 1.0), ('after', 'sign'), ('inner', _sign)],
-)
-def test_what_is_no_function_or_factory_is_refused(argument, value):
-  given = dict(inner=tff.aggregators.SumFactory()) | {argument: value}
-  with pytest.raises(TypeError, match=f'`{argument}` must be'):
-    aggregators.transformed_factory(given.pop('inner'), **given)

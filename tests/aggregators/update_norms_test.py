@@ -92,12 +92,3 @@ def test_added_measurements_are_marked_as_for_simulations():
   assert set(output.measurements) == set(
     aggregators.SIMULATION_ONLY_MEASUREMENTS
   )
-
-
-def test_wrong_arguments_raise():
-  with pytest.raises(TypeError, match='`inner_agg_factory` must be'):
-    aggregators.add_update_norm_measurements(None)
-  with pytest.raises(ValueError, match='`clipping_norm` must be'):
-    aggregators.add_update_norm_measurements(
-      tff.aggregators.SumFactory(), clipping_norm=-1.0
-    )

@@ -3,10 +3,12 @@
 from tff_clipping import tff_extra  # noqa: F401
 from tff_clipping.aggregators.adaptive_clipping import adaptive_dp_mean_factory
 from tff_clipping.aggregators.canary_products import add_canary_products
-from tff_clipping.aggregators.correlated_noise import correlated_noise_factory
-from tff_clipping.aggregators.difference_clipping import (
+from tff_clipping.aggregators.clipping import (
+  combined_clipping_norm,
   difference_clipping_factory,
+  per_layer_clipping_factory,
 )
+from tff_clipping.aggregators.correlated_noise import correlated_noise_factory
 from tff_clipping.aggregators.distributed_gaussian import (
   distributed_gaussian_mean_factory,
 )
@@ -18,10 +20,6 @@ from tff_clipping.aggregators.means import (
   clipped_mean_factory,
   fixed_denominator_mean_factory,
   realized_mean_factory,
-)
-from tff_clipping.aggregators.per_layer_clipping import (
-  combined_clipping_norm,
-  per_layer_clipping_factory,
 )
 from tff_clipping.aggregators.private_mean import (
   correlated_dp_mean_factory,

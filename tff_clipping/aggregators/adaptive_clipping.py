@@ -1,8 +1,7 @@
 """Clips to a quantile of the norms that is estimated under privacy."""
 
 import collections
-import dataclasses
-from collections.abc import Mapping
+import math
 from typing import Any
 
 import numpy as np
@@ -10,18 +9,19 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import adaptive_noise, argument_checks
-from tff_clipping.aggregators import gaussian_noise, private_mean, secure_sum
-from tff_clipping.aggregators.parts import (
-  cohort_bounds,
-  float64_values,
-  gaussian_draws,
-  grid_sums,
+from tff_clipping.aggregators import (
+  factories,
   l2_clip,
-  noise_keys,
-  noised_sum,
-  type_checks,
+  pipeline,
+  private_mean,
+  secure_sum,
+  values,
 )
+from tff_clipping.aggregators.factories import SumFactory
+from tff_clipping.aggregators.noise import gaussian, grid, keys
 from tff_clipping.mechanism import ADAPTS, Mechanism
+
+_NORM = 'clipping_norm'
 
 
 def adaptive_dp_mean_factory(
@@ -32,9 +32,9 @@ def adaptive_dp_mean_factory(
   target_quantile: float = 0.5,
   learning_rate: float = 0.2,
   below_count_stddev: float | None = None,
-  sum_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
-  noise_key: gaussian_draws.NoiseKey = None,
-) -> tff.aggregators.UnweightedAggregationFactory:
+  sum_factory: SumFactory | None = None,
+  noise_key: keys.NoiseKey = None,
+) -> SumFactory:
   """`dp_mean_factory` whose clipping norm follows a quantile of the norms.
 
   In round t, with clipping norm c_t. At CLIENTS, clip(x_i, c_t), and the bit
@@ -86,171 +86,119 @@ def adaptive_dp_mean_factory(
   Source: Andrew et al. 2021, "Differentially private learning with adaptive
     clipping", Alg. 1 and Theorem 1. The paper's clipping norm is a constant.
   """
-  l2_clip.check_clipping_norm('initial_clipping_norm', initial_clipping_norm)
-  noise_multiplier = argument_checks.check_positive(
-    'noise_multiplier', noise_multiplier
+  initial_norm = l2_clip.check_clipping_norm(
+    'initial_clipping_norm', initial_clipping_norm
   )
-  clients_per_round = cohort_bounds.check_clients_per_round(clients_per_round)
-  target_quantile = argument_checks.check_probability(
+  z = argument_checks.check_positive('noise_multiplier', noise_multiplier)
+  denominator = private_mean.check_clients_per_round(clients_per_round)
+  quantile = argument_checks.check_probability(
     'target_quantile', target_quantile
   )
-  learning_rate = argument_checks.check_positive('learning_rate', learning_rate)
+  rate = argument_checks.check_positive('learning_rate', learning_rate)
   if below_count_stddev is None:
-    below_count_stddev = clients_per_round / 20
-  below_count_stddev = argument_checks.check_positive(
+    below_count_stddev = denominator / 20
+  bits_stddev = argument_checks.check_positive(
     'below_count_stddev', below_count_stddev
   )
-  noise_key = gaussian_draws.check_noise_key(noise_key)
-  if sum_factory is None:
-    sum_factory = tff.aggregators.SumFactory()
-  type_checks.check_unweighted_factory('sum_factory', sum_factory)
+  noise_key = keys.check_noise_key(noise_key)
+  sum_factory = factories.check_sum_factory('sum_factory', sum_factory)
+  values_multiplier = adaptive_noise.split_noise_multiplier(
+    noise_multiplier=z, below_count_stddev=bits_stddev
+  )
   mechanism = Mechanism(
     kind='gaussian',
     clipping_norm=ADAPTS,
-    noise_multiplier=noise_multiplier,
-    clients_per_round=clients_per_round,
+    noise_multiplier=z,
+    clients_per_round=denominator,
     public=('clipping_norm', 'noise_stddev', 'bits_noise_stddev'),
   )
-  return AdaptiveDpMeanFactory(
-    float(initial_clipping_norm),
-    target_quantile,
-    learning_rate,
-    below_count_stddev,
-    adaptive_noise.split_noise_multiplier(
-      noise_multiplier=noise_multiplier, below_count_stddev=below_count_stddev
-    ),
-    clients_per_round,
-    sum_factory,
-    noise_key,
-    private_mean.record_of(mechanism, sum_factory),
-  )
+  record = private_mean.record_of(mechanism, sum_factory)
 
-
-# No repr: it would show the key of the noise.
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
-  """The factory that `adaptive_dp_mean_factory` returns; see its arguments.
-
-  Attributes:
-    values_multiplier: z', the noise multiplier of the values alone.
-    record: The record of the mechanism, by its name.
-  """
-
-  initial_clipping_norm: float
-  target_quantile: float
-  learning_rate: float
-  below_count_stddev: float
-  values_multiplier: float
-  clients_per_round: float
-  sum_factory: tff.aggregators.UnweightedAggregationFactory
-  noise_key: gaussian_draws.NoiseKey
-  record: Mapping[str, str]
-
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for values of `value_type`; see the base class."""
-    type_checks.check_float_leaves(value_type)
-    dtypes = float64_values.dtypes_of(value_type)
-    is_on_grid = secure_sum.is_plain_sum(self.sum_factory)
-    multiplier = self.values_multiplier * grid_sums.noise_factor(
-      value_type,
-      0.0 if is_on_grid else gaussian_draws.RELATIVE_STEP,
-      self.values_multiplier,
+  def build(value_type):
+    is_on_grid = secure_sum.keeps_grid(sum_factory, math.inf)
+    shift = 0.0 if is_on_grid else grid.RELATIVE_STEP
+    multiplier = values_multiplier * grid.noise_factor(
+      values.size_of(value_type), shift, values_multiplier
     )
-    bits = gaussian_noise.gaussian_noise_factory(
-      self.below_count_stddev, noise_key=_other_key(self.noise_key)
-    ).create(tff.TensorType(np.float32))
-    keys = noise_keys.NoiseKeys(self.noise_key)
 
-    @tff.tensorflow.computation(value_type, np.float32)
+    def initial():
+      return collections.OrderedDict(
+        clipping_norm=tf.constant(initial_norm, tf.float32),
+        privacy_noise=keys.initial_state(noise_key),
+      )
+
+    def stddev_of(norm):
+      return multiplier * tf.cast(norm, tf.float64)
+
     def send(value, norm):
       clipped = l2_clip.clip_by_l2_norm(value, norm)
       # The grid of the noise that the server will add: the norm is public.
-      wide_norm = tf.cast(norm, tf.float64)
-      step = gaussian_draws.grid_step(multiplier * wide_norm)
-      on_grid = noised_sum.to_grid(clipped.value, step, wide_norm)
-      is_below = clipped.norm <= tf.cast(norm, clipped.norm.dtype)
-      return on_grid, tf.cast(is_below, tf.float32) - 0.5
+      step = grid.grid_step(stddev_of(norm))
+      bit = tf.cast(clipped.norm <= norm, tf.float64) - 0.5
+      return (
+        grid.round_towards_zero(clipped.value, step, norm),
+        grid.round_towards_zero(bit, grid.grid_step(bits_stddev)),
+      )
 
-    inner = self.sum_factory.create(send.type_signature.result[0])
-
-    @tff.tensorflow.computation
-    def initial_norm():
-      return tf.constant(self.initial_clipping_norm, tf.float32)
-
-    @tff.tensorflow.computation(np.float32, np.float32)
-    def adapt(norm, total):
+    def release(total, kept, _):
+      norm, state = kept[_NORM], kept[pipeline.NOISE_STATE]
+      key = keys.round_key(state)
+      noised = gaussian.add_gaussian_noise(
+        total[0], stddev_of(norm), keys.derive_key(key, 0)
+      )
+      bits = gaussian.add_gaussian_noise(
+        total[1], bits_stddev, keys.derive_key(key, 1)
+      )
       # Of no clients, a half is below.
-      share = total / np.float32(self.clients_per_round) + 0.5
-      error = share - np.float32(self.target_quantile)
-      factor = tf.exp(-np.float32(self.learning_rate) * error)
-      return tf.clip_by_value(
-        norm * factor, l2_clip.MIN_CLIPPING_NORM, l2_clip.MAX_CLIPPING_NORM
+      error = bits / denominator + 0.5 - quantile
+      adapted = tf.clip_by_value(
+        norm * tf.cast(tf.exp(-rate * error), tf.float32),
+        l2_clip.MIN_CLIPPING_NORM,
+        l2_clip.MAX_CLIPPING_NORM,
+      )
+      return noised, collections.OrderedDict(
+        clipping_norm=adapted, privacy_noise=keys.next_state(state)
       )
 
-    @tff.tensorflow.computation(
-      inner.next.type_signature.result.result.member,
-      np.float32,
-      keys.initial.type_signature.result,
+    def measure(kept):
+      return dict(
+        **record,
+        clipping_norm=kept[_NORM],
+        noise_stddev=tf.cast(stddev_of(kept[_NORM]), tf.float32),
+        bits_noise_stddev=np.float32(bits_stddev),
+      )
+
+    return pipeline.Steps(
+      _SumWithBits(sum_factory),
+      initial,
+      send,
+      release,
+      measure,
+      lambda kept: kept[_NORM],
     )
-    def release(total, norm, noise_state):
-      stddev = multiplier * tf.cast(norm, tf.float64)
-      key, next_noise = keys.next_key(noise_state)
-      noised = gaussian_draws.add_gaussian_noise(total, stddev, key)
-      mean = noised_sum.divide(noised, self.clients_per_round, dtypes)
-      return mean, next_noise, tf.cast(stddev, tf.float32)
 
-    @tff.federated_computation
-    def initialize():
-      norm_state = collections.OrderedDict(
-        norm=tff.federated_eval(initial_norm, tff.SERVER),
-        bits=bits.initialize(),
-      )
-      return noised_sum.zip_state(
-        tff.federated_eval(keys.initial, tff.SERVER),
-        inner.initialize(),
-        clipping_norm=tff.federated_zip(norm_state),
-      )
+  return pipeline.NoisedSumFactory(build, denominator)
+
+
+class _SumWithBits(tff.aggregators.UnweightedAggregationFactory):
+  """Sums pairs of a value, by another factory, and a bit."""
+
+  def __init__(self, sum_factory):
+    self._sum_factory = sum_factory
+
+  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
+    """Creates the process for pairs of `value_type`; see the base class."""
+    inner = self._sum_factory.create(value_type[0])
 
     @tff.federated_computation(
-      initialize.type_signature.result,
+      inner.initialize.type_signature.result,
       tff.FederatedType(value_type, tff.CLIENTS),
     )
-    def next_fn(state, value):
-      norm = state['clipping_norm']['norm']
-      sent, is_below = tff.federated_map(
-        send, (value, tff.federated_broadcast(norm))
-      )
-      output = inner.next(state['inner_agg'], sent)
-      mean, next_noise, stddev = tff.federated_map(
-        release, (output.result, norm, state[noised_sum.NOISE_STATE])
-      )
-      below = bits.next(state['clipping_norm']['bits'], is_below)
-      norm_state = collections.OrderedDict(
-        norm=tff.federated_map(adapt, (norm, below.result)), bits=below.state
-      )
+    def next_fn(state, pair):
+      output = inner.next(state, pair[0])
+      result = tff.federated_zip((output.result, tff.federated_sum(pair[1])))
       return tff.templates.MeasuredProcessOutput(
-        state=noised_sum.zip_state(
-          next_noise,
-          output.state,
-          clipping_norm=tff.federated_zip(norm_state),
-        ),
-        result=mean,
-        measurements=noised_sum.at_server(
-          collections.OrderedDict(
-            **self.record,
-            clipping_norm=norm,
-            noise_stddev=stddev,
-            bits_noise_stddev=np.float32(self.below_count_stddev),
-          )
-        ),
+        output.state, result, tff.federated_value((), tff.SERVER)
       )
 
-    return tff.templates.AggregationProcess(initialize, next_fn)
-
-
-def _other_key(noise_key):
-  """Returns a key that is not `noise_key`: no two draws may share one."""
-  if noise_key is None:
-    return None
-  low, high = noise_key
-  return low, high ^ 0x5DEECE66D
+    return tff.templates.AggregationProcess(inner.initialize, next_fn)

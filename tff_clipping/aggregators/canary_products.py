@@ -1,19 +1,39 @@
-"""Measures how far each release points into the directions of canaries."""
+"""The directions of an audit's canaries, and how far releases point there.
 
-import collections
-import math
-from typing import Any
+The directions are those of `tff_clipping.privacy.audit.Canaries` in NumPy, made
+without a matrix of canaries times parameters.
+"""
 
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators.parts import canary_directions, type_checks
+from tff_clipping.aggregators import factories, values
+from tff_clipping.aggregators.factories import SumFactory
+
+
+class Canaries(Protocol):
+  """What is taken of `tff_clipping.privacy.audit.Canaries`.
+
+  Attributes:
+    num_canaries: m.
+    num_parameters: d.
+    period: After how many parameters the row of a canary repeats.
+    packed_signs: The random signs of all directions, 8 in a byte.
+  """
+
+  num_canaries: int
+  num_parameters: int
+  period: int
+  packed_signs: np.ndarray
 
 
 def add_canary_products(
-  inner_agg_factory: tff.aggregators.UnweightedAggregationFactory,
-  canaries: canary_directions.Canaries,
-) -> tff.aggregators.UnweightedAggregationFactory:
+  inner_agg_factory: SumFactory, canaries: Canaries
+) -> SumFactory:
   """Measures the products of each result with the directions of canaries.
 
   For the audit of a pipeline, `tff_clipping.privacy.audit`: the canaries are
@@ -45,58 +65,102 @@ def add_canary_products(
     ValueError: By `create`, if the values have another number of elements than
       the canaries' directions.
   """
-  type_checks.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
-  return _CanaryProductsFactory(inner_agg_factory, canaries)
+  factories.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
 
-
-class _CanaryProductsFactory(tff.aggregators.UnweightedAggregationFactory):
-  """What `add_canary_products` returns."""
-
-  def __init__(self, inner_agg_factory, canaries):
-    self._inner_agg_factory = inner_agg_factory
-    self._canaries = canaries
-
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for values of `value_type`; see the base class."""
-    type_checks.check_float_leaves(value_type)
-    found = sum(
-      math.prod(leaf.shape) for leaf in tff.structure.flatten(value_type)
-    )
-    if found != self._canaries.num_parameters:
+  def build(value_type, create_inner):
+    size = values.size_of(value_type)
+    if size != canaries.num_parameters:
       raise ValueError(
         '`canaries` must have the `num_parameters` of the values, which have '
-        f'{found} elements, found {self._canaries.num_parameters}.'
+        f'{size} elements, found {canaries.num_parameters}.'
       )
-    inner = self._inner_agg_factory.create(value_type)
+    inner = create_inner(value_type)
     output_type = inner.next.type_signature.result
 
     @tff.tensorflow.computation(
       output_type.measurements.member, output_type.result.member
     )
     def measure(measurements, result):
-      if isinstance(measurements, collections.OrderedDict):
-        joined = collections.OrderedDict(measurements)
-      elif tf.nest.flatten(measurements):
-        joined = collections.OrderedDict(inner=measurements)
-      else:
-        joined = collections.OrderedDict()
-      joined['canary_products'] = canary_directions.project(
-        self._canaries, result
-      )
+      joined = factories.named(measurements)
+      joined['canary_products'] = project(canaries, result)
       return joined
 
-    @tff.federated_computation(
-      inner.initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
-    )
-    def next_fn(state, value):
+    def trace(state, value):
       output = inner.next(state, value)
+      measured = tff.federated_map(
+        measure, (output.measurements, output.result)
+      )
       return tff.templates.MeasuredProcessOutput(
-        state=output.state,
-        result=output.result,
-        measurements=tff.federated_map(
-          measure, (output.measurements, output.result)
-        ),
+        output.state, output.result, measured
       )
 
-    return tff.templates.AggregationProcess(inner.initialize, next_fn)
+    return inner.initialize, trace
+
+  return factories.wrap_factory(inner_agg_factory, build)
+
+
+def draw_direction(
+  canaries: Canaries, mark: tf.Tensor, like: Sequence[Any]
+) -> list[tf.Tensor]:
+  """Returns the unit vector that a canary sends, in the model's tensors.
+
+  Args:
+    canaries: The canaries.
+    mark: Which canary it is, from 1, negative for the opposite direction; an
+      integer scalar, not 0.
+    like: Tensors or variables of the shapes and dtypes to return, d elements
+      together.
+  """
+  number = tf.cast(tf.abs(mark) - 1, tf.int32)
+  common = tf.bitwise.bitwise_and(tf.range(canaries.period), number)
+  ones = tf.cast(tf.raw_ops.PopulationCount(x=common), tf.int32)
+  row = tf.cast(1 - 2 * (ones % 2), tf.float32)
+  length = canaries.num_parameters**-0.5 * tf.cast(tf.sign(mark), tf.float32)
+  signs = tf.reshape(_padded_signs(canaries), [-1, canaries.period])
+  flat = tf.reshape(signs * (row * length), [-1])[: canaries.num_parameters]
+  parts = tf.split(flat, [leaf.shape.num_elements() for leaf in like])
+  return [
+    tf.cast(tf.reshape(part, leaf.shape), leaf.dtype)
+    for part, leaf in zip(parts, like, strict=True)
+  ]
+
+
+def project(canaries: Canaries, value: Any) -> tf.Tensor:
+  """Returns the products of a value with all unit directions.
+
+  Args:
+    canaries: The canaries.
+    value: A structure of floating-point tensors with d elements together.
+
+  Returns:
+    `float64` of shape [m], in the unit of `value`.
+  """
+  flat = tf.concat(
+    [
+      tf.reshape(tf.cast(leaf, tf.float64), [-1])
+      for leaf in tf.nest.flatten(value)
+    ],
+    axis=0,
+  )
+  flat = tf.pad(flat, [[0, -canaries.num_parameters % canaries.period]])
+  signed = flat * tf.cast(_padded_signs(canaries), tf.float64)
+  products = tf.reduce_sum(tf.reshape(signed, [-1, canaries.period]), axis=0)
+  size = 1
+  while size < canaries.period:  # A fast Walsh-Hadamard transform.
+    pairs = tf.reshape(products, [-1, 2, size])
+    first, second = pairs[:, 0], pairs[:, 1]
+    products = tf.reshape(
+      tf.stack([first + second, first - second], axis=1), [-1]
+    )
+    size *= 2
+  return products[: canaries.num_canaries] * canaries.num_parameters**-0.5
+
+
+def _padded_signs(canaries: Canaries) -> tf.Tensor:
+  """Returns the random signs as 1 and -1, up to a multiple of the period."""
+  # A byte each: to unpack the bits in each local step would cost more than to
+  # use them.
+  bits = np.unpackbits(canaries.packed_signs)[: canaries.num_parameters]
+  padding = -canaries.num_parameters % canaries.period
+  signs = np.pad(1 - 2 * bits.astype(np.int8), (0, padding))
+  return tf.cast(tf.constant(signs), tf.float32)

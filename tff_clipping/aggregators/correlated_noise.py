@@ -1,25 +1,13 @@
 """Adds noise to an aggregate that is correlated between rounds."""
 
-import collections
 import hashlib
 from typing import Any, Final, Protocol
 
 import numpy as np
-import tensorflow as tf
-import tensorflow_federated as tff
 
-from tff_clipping.aggregators import secure_sum
-from tff_clipping.aggregators.parts import (
-  float64_values,
-  gaussian_draws,
-  grid_sums,
-  noise_keys,
-  noise_stream,
-  noised_sum,
-  type_checks,
-)
-
-_SLOTS = 'slots'
+from tff_clipping.aggregators import factories, pipeline, server_noise
+from tff_clipping.aggregators.factories import SumFactory
+from tff_clipping.aggregators.noise import keys, stream
 
 _TABLES: Final = (
   'phases',
@@ -33,17 +21,17 @@ class NoiseStrategy(Protocol):
   """What says how noise is correlated, as `privacy.blt_strategy` returns."""
 
   @property
-  def recurrence(self) -> noise_stream.NoiseRecurrence:
+  def recurrence(self) -> stream.NoiseRecurrence:
     """The noise as a stream, for a standard deviation of 1."""
 
 
 def correlated_noise_factory(
   strategy: NoiseStrategy,
   noise_stddev: float,
-  inner_agg_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
+  inner_agg_factory: SumFactory | None = None,
   *,
-  noise_key: gaussian_draws.NoiseKey = None,
-) -> 'CorrelatedNoiseFactory':
+  noise_key: keys.NoiseKey = None,
+) -> SumFactory:
   """Adds noise that later rounds' noise partly takes back, at the SERVER.
 
   At SERVER, `inner_agg_factory`'s result + the round's row of C^{-1} Z, where C
@@ -57,7 +45,8 @@ def correlated_noise_factory(
   Gaussian mechanism with noise multiplier `noise_stddev` / (`s` *
   `strategy.compute_sensitivity(participation)`), under zeroing out one client.
   What holds clients to `participation` is the sampler; what bounds `s` is a
-  clip, outside or inside. An empty cohort gives 0 + noise.
+  clip, outside or inside. An empty cohort gives 0 + noise. An update that is
+  not finite becomes zero.
 
   The draw of a round is fresh, and what later rounds take back of it is in the
   state. Whoever has a state can subtract a part of the noise of later rounds:
@@ -66,17 +55,15 @@ def correlated_noise_factory(
   than is charged. `programs.run_private_round` never does.
 
   What is released lies on a grid, of at most 2^-24 standard deviations of a
-  draw: clients' values are rounded towards zero to it, as by
-  `gaussian_noise_factory`, and the noise to the nearest point. The draws are
-  exact, on a grid that is finer by 2^5; see `gaussian_draws`. What is kept of
-  earlier noises is rounded, which moves the mechanism by some 2^-29 sqrt(n T)
-  standard deviations for n elements in T rounds (`parts.noise_stream` has the
-  proof): the noise is larger by a factor of some 1 + 2^-24 sqrt(n T), which
-  pays for that up to a noise multiplier of 32. Where a clip is inside
-  `inner_agg_factory`, sums are rounded too, with a factor of 1 + 2^-19 sqrt(n),
-  which pays up to `noise_stddev` / `s` = 32, the multiplier of one draw: where
-  that is larger, put the clip outside, as `correlated_dp_mean_factory` does,
-  which knows its multiplier and pays for it.
+  draw, to which clients' values are rounded towards zero. Theorem 2 of
+  `aggregators.noise` has the proof. Rounding moves the mechanism by some 2^-29
+  sqrt(n T) standard deviations for n elements in T rounds: the noise is larger
+  by a factor of some 1 + 2^-24 sqrt(n T), which pays for that up to a noise
+  multiplier of 32. Where a clip is inside `inner_agg_factory`, sums are rounded
+  too, with a factor of 1 + 2^-19 sqrt(n), which pays up to `noise_stddev` / `s`
+  = 32, the multiplier of one draw: where that is larger, put the clip outside,
+  as `correlated_dp_mean_factory` does, which knows its multiplier and pays for
+  it.
 
   Measurements:
     noise_stddev: That of one draw, `float32`.
@@ -115,113 +102,29 @@ def correlated_noise_factory(
     `tff_clipping.privacy.correlated_noise`.
   """
   recurrence = check_strategy(strategy)
-  noise_stddev = gaussian_draws.check_noise_stddev(noise_stddev)
-  noise_key = gaussian_draws.check_noise_key(noise_key)
-  if inner_agg_factory is None:
-    inner_agg_factory = tff.aggregators.SumFactory()
-  type_checks.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
-  return CorrelatedNoiseFactory(
-    recurrence, noise_stddev, inner_agg_factory, noise_key
+  noise_stddev = server_noise.check_noise_stddev(noise_stddev)
+  noise_key = keys.check_noise_key(noise_key)
+  sum_factory = factories.check_sum_factory(
+    'inner_agg_factory', inner_agg_factory
   )
 
-
-class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
-  """The factory that `correlated_noise_factory` returns."""
-
-  def __init__(self, recurrence, noise_stddev, inner_agg_factory, noise_key):
-    """Initializes the factory; see `correlated_noise_factory`."""
-    self._recurrence = recurrence
-    self._noise_stddev = noise_stddev
-    self._inner_agg_factory = inner_agg_factory
-    self._noise_key = noise_key
-
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for values of `value_type`; see the base class."""
-    type_checks.check_float_leaves(value_type)
-    return noised_sum.build_noised_sum(
+  def build(value_type):
+    return server_noise.build_steps(
       value_type,
-      self._inner_agg_factory,
-      build_noise(
-        value_type,
-        self._recurrence,
-        self._noise_stddev,
-        self._inner_agg_factory,
-        self._noise_key,
-      ),
+      noise_stddev,
+      sum_factory,
+      noise_key=noise_key,
+      recurrence=recurrence,
       constants={
-        'noise_stddev': np.float32(self._noise_stddev),
-        'strategy_digest': strategy_digest(self._recurrence),
+        'noise_stddev': np.float32(noise_stddev),
+        'strategy_digest': strategy_digest(recurrence),
       },
     )
 
-
-def build_noise(
-  value_type: tff.Type,
-  recurrence: noise_stream.NoiseRecurrence,
-  noise_stddev: float,
-  sum_factory: tff.aggregators.UnweightedAggregationFactory,
-  noise_key: gaussian_draws.NoiseKey,
-  *,
-  multiplier: float = grid_sums.PAID_MULTIPLIER,
-) -> noised_sum.ServerNoise:
-  """Returns the stream of noise of a strategy.
-
-  Args:
-    value_type: The type of the values that are summed.
-    recurrence: The noise as a stream.
-    noise_stddev: The standard deviation of a draw.
-    sum_factory: What sums the values.
-    noise_key: As for `correlated_noise_factory`.
-    multiplier: The noise multiplier of all rounds together, at most.
-  """
-  is_on_grid = secure_sum.is_plain_sum(sum_factory)
-  shift = noise_stream.rounding_shift(recurrence)
-  if not is_on_grid:
-    shift += noise_stream.relative_step(recurrence)
-  stddev = noise_stddev * grid_sums.noise_factor(value_type, shift, multiplier)
-  num_slots = recurrence.read_weights.shape[1]
-  shapes = float64_values.shapes_of(value_type)
-
-  def step():
-    return noise_stream.release_step(recurrence, stddev)
-
-  def keep(round_num, slots):
-    fields = [(noise_keys.ROUND, round_num), (_SLOTS, slots)]
-    if noise_key is not None:
-      key = tf.constant(noise_key, tf.int64)
-      fields.insert(0, (noise_keys.KEY, key))
-    return collections.OrderedDict(fields)
-
-  @tff.tensorflow.computation
-  def initial():
-    slots = [tf.zeros([num_slots, *shape], tf.float64) for shape in shapes]
-    return keep(tf.constant(0, tf.int64), slots)
-
-  def add(total, state):
-    round_num = state[noise_keys.ROUND]
-    noises, slots = noise_stream.next_noise(
-      recurrence, stddev, _round_key(state), round_num, list(state[_SLOTS])
-    )
-    # The sum is on the grid, where its factory leaves it there.
-    on_grid = gaussian_draws.round_to_nearest(total, step())
-    noised = [
-      leaf + noise
-      for leaf, noise in zip(tf.nest.flatten(on_grid), noises, strict=True)
-    ]
-    return tf.nest.pack_sequence_as(total, noised), keep(round_num + 1, slots)
-
-  return noised_sum.ServerNoise(initial, step, add)
+  return pipeline.NoisedSumFactory(build)
 
 
-def _round_key(state: Any) -> tf.Tensor:
-  """Returns the key of the draws of a round, from the state before it."""
-  if noise_keys.KEY not in state:
-    return gaussian_draws.fresh_key()
-  counters = tf.stack([state[noise_keys.ROUND], tf.constant(0, tf.int64)])
-  return gaussian_draws.derive_key(state[noise_keys.KEY], counters)
-
-
-def check_strategy(strategy: Any) -> noise_stream.NoiseRecurrence:
+def check_strategy(strategy: Any) -> stream.NoiseRecurrence:
   """Returns the noise of a strategy as a stream.
 
   Raises:
@@ -236,7 +139,7 @@ def check_strategy(strategy: Any) -> noise_stream.NoiseRecurrence:
   return recurrence
 
 
-def strategy_digest(recurrence: noise_stream.NoiseRecurrence) -> str:
+def strategy_digest(recurrence: stream.NoiseRecurrence) -> str:
   """Returns a string that tells a stream of noise from others.
 
   It is a digest of the tables, to the last bit. A strategy that was written

@@ -1,7 +1,6 @@
 """Distributed differential privacy in integers, for secure summation."""
 
 import collections
-import dataclasses
 import math
 from typing import Any
 
@@ -10,19 +9,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators.parts import (
-  cohort_bounds,
-  discrete_gaussian,
-  gaussian_draws,
-  hadamard,
-  l2_clip,
-  noised_sum,
-  type_checks,
-)
+from tff_clipping.aggregators import l2_clip, pipeline, private_mean, values
+from tff_clipping.aggregators.factories import SumFactory
+from tff_clipping.aggregators.noise import integers, keys, rotation
 from tff_clipping.mechanism import MECHANISM, Mechanism
 
-# Of the rotation, whose signs are public: the time of the start, and the round.
-_SEED_TYPE = tff.TensorType(np.int64, [2])
+_SEED = 'rotation_seed'
 
 
 def distributed_gaussian_mean_factory(
@@ -33,7 +25,7 @@ def distributed_gaussian_mean_factory(
   min_clients_per_round: int | None = None,
   max_clients_per_round: int | None = None,
   bits: int | None = None,
-) -> tff.aggregators.UnweightedAggregationFactory:
+) -> SumFactory:
   """A mean whose privacy is proven for the integers that are really summed.
 
   At CLIENTS: clip to c; rotate by a random Hadamard matrix, which spreads the
@@ -115,221 +107,125 @@ def distributed_gaussian_mean_factory(
     al. 2020, "D2P-Fed" (arXiv 2006.13039). The paper of this package adds
     continuous noise.
   """
-  clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
-  noise_multiplier = argument_checks.check_positive(
-    'noise_multiplier', noise_multiplier
-  )
-  clients_per_round = cohort_bounds.check_clients_per_round(clients_per_round)
-  if (
-    min_clients_per_round is None
-    and isinstance(max_clients_per_round, (int, np.integer))
-    and max_clients_per_round < clients_per_round
-  ):
-    raise ValueError(
-      '`max_clients_per_round` must be at least `clients_per_round` where '
-      '`min_clients_per_round`, which is P then, is not given, found '
-      f'{max_clients_per_round} and {clients_per_round:g}.'
-    )
-  bounds = cohort_bounds.check_cohort_bounds(
-    _default_to_cohort(
-      min_clients_per_round, 'min_clients_per_round', clients_per_round
-    ),
-    _default_to_cohort(
-      max_clients_per_round, 'max_clients_per_round', clients_per_round
-    ),
+  norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
+  z = argument_checks.check_positive('noise_multiplier', noise_multiplier)
+  denominator = private_mean.check_clients_per_round(clients_per_round)
+  cohort = _check_cohort(
+    denominator, min_clients_per_round, max_clients_per_round
   )
   if bits is not None:
     bits = argument_checks.check_integer('bits', bits, at_least=1, at_most=62)
-  return DistributedGaussianMeanFactory(
-    clipping_norm, noise_multiplier, clients_per_round, *bounds, bits
-  )
 
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class DistributedGaussianMeanFactory(
-  tff.aggregators.UnweightedAggregationFactory
-):
-  """What `distributed_gaussian_mean_factory` returns; see its arguments."""
-
-  clipping_norm: float
-  noise_multiplier: float
-  clients_per_round: float
-  min_clients: int
-  max_clients: int
-  bits: int | None
-
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for values of `value_type`; see the base class."""
-    type_checks.check_float_leaves(value_type)
-    structures = []
-    leaves = tff.structure.flatten(value_type)
-    size = sum(math.prod(leaf.shape) for leaf in leaves)
-    dim = hadamard.padded_size(size)
-    grid = discrete_gaussian.choose_grid(
+  def build(value_type):
+    dim = rotation.padded_size(values.size_of(value_type))
+    grid = integers.choose_grid(
       dim=dim,
-      clipping_norm=self.clipping_norm,
-      noise_multiplier=self.noise_multiplier,
+      clipping_norm=norm,
+      noise_multiplier=z,
       # An empty cohort has nothing to hide: one client has all the noise.
-      min_clients=max(self.min_clients, 1),
-      max_clients=self.max_clients,
-      bits=self.bits,
+      min_clients=max(cohort.least, 1),
+      max_clients=cohort.largest,
+      bits=bits,
     )
-
-    @tff.tensorflow.computation(value_type, _SEED_TYPE)
-    def send(value, seed):
-      # The Python containers, for the way back.
-      structures.append(
-        tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), value)
-      )
-      clipped = l2_clip.clip_by_l2_norm(value, self.clipping_norm).value
-      # One vector, flat: TFF's own aggregator for this nests a dozen factories,
-      # too deep for the messages of current versions of Protocol Buffers.
-      parts = [
-        tf.reshape(tf.cast(leaf, tf.float32), [-1])
-        for leaf in tf.nest.flatten(clipped)
-      ]
-      padded = tf.concat([*parts, tf.zeros([dim - size])], axis=0)
-      return _encode(hadamard.rotate(padded, seed), grid)
-
-    # A Python number would be an `int32`, which the sum of `int64` refuses.
-    inner = tff.aggregators.SecureModularSumFactory(
-      np.int64(grid.modulus)
-    ).create(send.type_signature.result)
-
-    @tff.tensorflow.computation(
-      send.type_signature.result, np.int32, _SEED_TYPE
-    )
-    def release(total, num_clients, seed):
-      vector = _decode(
-        total, num_clients, grid, self.min_clients, self.max_clients
-      )
-      mean = hadamard.rotate_back(vector, seed)[:size] / tf.cast(
-        self.clients_per_round, tf.float32
-      )
-      specs = tf.nest.flatten(structures[0])
-      leaves = tf.split(mean, [s.shape.num_elements() for s in specs])
-      return tf.nest.pack_sequence_as(
-        structures[0],
-        [
-          tf.cast(tf.reshape(leaf, s.shape), s.dtype)
-          for leaf, s in zip(leaves, specs, strict=True)
-        ],
-      )
-
-    @tff.tensorflow.computation
-    def first_seed():
-      return tf.stack(
-        [tf.cast(tf.timestamp() * 1e6, tf.int64), tf.constant(0, tf.int64)]
-      )
-
-    @tff.tensorflow.computation(_SEED_TYPE)
-    def next_seed(seed):
-      return seed + tf.constant([0, 1], tf.int64)
-
-    @tff.federated_computation
-    def initialize():
-      return tff.federated_zip(
-        collections.OrderedDict(
-          rotation_seed=tff.federated_eval(first_seed, tff.SERVER),
-          inner_agg=inner.initialize(),
-        )
-      )
-
-    stddev = math.sqrt(self.max_clients) * grid.share_stddev / grid.scale
-    measured = collections.OrderedDict(
-      clipping_norm=np.float32(grid.sensitivity / grid.scale),
-      noise_stddev=np.float32(stddev),
-      share_noise_stddev=np.float32(grid.share_stddev / grid.scale),
-      min_clients_per_round=np.int32(self.min_clients),
-      max_clients_per_round=np.int32(self.max_clients),
-      bits_per_client=np.int64(grid.bits * dim),
-    )
+    measured = _measure(grid, dim, cohort)
     mechanism = Mechanism(
       kind='distributed',
-      clipping_norm=self.clipping_norm,
-      noise_multiplier=self.noise_multiplier,
-      clients_per_round=self.clients_per_round,
-      min_clients=self.min_clients,
-      max_clients=self.max_clients,
+      clipping_norm=norm,
+      noise_multiplier=z,
+      clients_per_round=denominator,
+      min_clients=cohort.least,
+      max_clients=cohort.largest,
       public=tuple(measured),
     )
+    constants = {MECHANISM: mechanism.to_json(), **measured}
+    return _build_steps(value_type, dim, grid, norm, cohort, constants)
 
-    @tff.federated_computation(
-      initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
+  return pipeline.NoisedSumFactory(build, denominator, cohort)
+
+
+def _build_steps(value_type, dim, grid, norm, cohort, constants):
+  """Returns the steps of a sum in integers."""
+  specs = values.specs_of(value_type)
+  sizes = [spec.shape.num_elements() for spec in tf.nest.flatten(specs)]
+  padding = dim - sum(sizes)
+
+  def initial():
+    # Of the rotation, whose signs are public: the start, and the round.
+    start = tf.cast(tf.timestamp() * 1e6, tf.int64)
+    return collections.OrderedDict(
+      [(_SEED, tf.stack([start, tf.constant(0, tf.int64)]))]
     )
-    def next_fn(state, value):
-      seed = state['rotation_seed']
-      sent = tff.federated_map(send, (value, tff.federated_broadcast(seed)))
-      output = inner.next(state['inner_agg'], sent)
-      num_clients = tff.federated_secure_sum_bitwidth(
-        tff.federated_value(1, tff.CLIENTS), 1
+
+  def send(value, seed):
+    clipped = l2_clip.clip_by_l2_norm(value, norm).value
+    # One vector, flat: TFF's own aggregator for this nests a dozen factories,
+    # too deep for the messages of current versions of Protocol Buffers.
+    parts = [
+      tf.reshape(tf.cast(leaf, tf.float32), [-1])
+      for leaf in tf.nest.flatten(clipped)
+    ]
+    padded = tf.concat([*parts, tf.zeros([padding])], axis=0)
+    return integers.encode(
+      rotation.rotate(padded, seed), grid, keys.fresh_key()
+    )
+
+  def release(total, kept, num_clients):
+    num_missing = cohort.largest - num_clients
+    vector = integers.decode(total, grid, num_missing, keys.fresh_key())
+    vector = rotation.rotate_back(vector, kept[_SEED])
+    *leaves, _ = tf.split(vector, [*sizes, padding])
+    summed = tf.nest.map_structure(
+      lambda spec, leaf: tf.reshape(leaf, spec.shape),
+      specs,
+      tf.nest.pack_sequence_as(specs, leaves),
+    )
+    after = kept[_SEED] + tf.constant([0, 1], tf.int64)
+    return summed, collections.OrderedDict([(_SEED, after)])
+
+  return pipeline.Steps(
+    # A Python number would be an `int32`, which the sum of `int64` refuses.
+    tff.aggregators.SecureModularSumFactory(np.int64(grid.modulus)),
+    initial,
+    send,
+    release,
+    lambda _: constants,
+    lambda kept: kept[_SEED],
+  )
+
+
+def _measure(grid, dim, cohort):
+  """Returns what is measured beside the record."""
+  share = grid.share_stddev / grid.scale
+  return dict(
+    clipping_norm=np.float32(grid.sensitivity / grid.scale),
+    noise_stddev=np.float32(math.sqrt(cohort.largest) * share),
+    share_noise_stddev=np.float32(share),
+    min_clients_per_round=np.int32(cohort.least),
+    max_clients_per_round=np.int32(cohort.largest),
+    bits_per_client=np.int64(grid.bits * dim),
+  )
+
+
+def _check_cohort(
+  clients_per_round: float, least: Any, largest: Any
+) -> pipeline.Cohort:
+  """Returns the bounds of a cohort, each of which is P if it is not given."""
+  bounds = []
+  for name, bound, at_least in (
+    ('min_clients_per_round', least, 0),
+    ('max_clients_per_round', largest, 1),
+  ):
+    if bound is None and not clients_per_round.is_integer():
+      raise ValueError(
+        f'`{name}` must be given where `clients_per_round` is not an integer, '
+        f'found None and {clients_per_round}.'
       )
-      new_state = collections.OrderedDict(
-        rotation_seed=tff.federated_map(next_seed, seed),
-        inner_agg=output.state,
-      )
-      return tff.templates.MeasuredProcessOutput(
-        state=tff.federated_zip(new_state),
-        result=tff.federated_map(release, (output.result, num_clients, seed)),
-        measurements=noised_sum.at_server(
-          {MECHANISM: mechanism.to_json(), **measured}
-        ),
-      )
-
-    return tff.templates.AggregationProcess(initialize, next_fn)
-
-
-def _encode(vector, grid):
-  """Returns a vector in integers, with a client's share of the noise."""
-  keys = tf.random.stateless_uniform(
-    [2, 2],
-    gaussian_draws.fresh_key(),
-    minval=None,
-    maxval=None,
-    dtype=tf.int64,
-    alg='philox',
-  )
-  rounded = discrete_gaussian.round_to_norm(
-    vector * grid.scale, grid.sensitivity, keys[0]
-  )
-  noised = rounded + discrete_gaussian.draw_discrete_gaussian(
-    vector.shape[0], grid.share_stddev, keys[1]
-  )
-  return _remainder(noised, grid.modulus)
-
-
-def _decode(total, num_clients, grid, least, largest):
-  """Returns the vector of a sum of integers, with the missing shares."""
-  checks = cohort_bounds.check_cohort(num_clients, least, largest)
-  with tf.control_dependencies(checks):
-    total = tf.identity(total)
-  noised = total + discrete_gaussian.draw_shares(
-    total.shape[0],
-    grid.share_stddev,
-    largest - num_clients,
-    gaussian_draws.fresh_key(),
-    max_shares=largest - least,
-  )
-  # Once more, to what is in [-modulus / 2, modulus / 2): with the missing
-  # shares the remainder is that of the largest cohort's noise.
-  half = grid.modulus // 2
-  noised = _remainder(noised + half, grid.modulus) - half
-  return tf.cast(tf.cast(noised, tf.float64) / grid.scale, tf.float32)
-
-
-def _remainder(integers, modulus):
-  """Returns integers modulo a power of 2, from 0."""
-  return tf.bitwise.bitwise_and(integers, tf.constant(modulus - 1, tf.int64))
-
-
-def _default_to_cohort(bound, name, clients_per_round):
-  """Returns a bound of the cohort; P, if it is not given."""
-  if bound is not None:
-    return bound
-  if not clients_per_round.is_integer():
+    bound = int(clients_per_round) if bound is None else bound
+    bounds.append(argument_checks.check_integer(name, bound, at_least=at_least))
+  cohort = pipeline.Cohort(*bounds)
+  if cohort.least > cohort.largest:
     raise ValueError(
-      f'`{name}` must be given where `clients_per_round` is not an integer, '
-      f'found None and {clients_per_round}.'
+      '`min_clients_per_round` (P if it is not given) must be at most '
+      f'`max_clients_per_round`, found {cohort.least} and {cohort.largest}.'
     )
-  return int(clients_per_round)
+  return cohort

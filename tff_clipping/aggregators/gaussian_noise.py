@@ -1,26 +1,18 @@
 """Adds Gaussian noise to an aggregate, at the server."""
 
-from typing import Any
-
 import numpy as np
-import tensorflow_federated as tff
 
-from tff_clipping.aggregators import secure_sum
-from tff_clipping.aggregators.parts import (
-  gaussian_draws,
-  grid_sums,
-  noise_keys,
-  noised_sum,
-  type_checks,
-)
+from tff_clipping.aggregators import factories, pipeline, server_noise
+from tff_clipping.aggregators.factories import SumFactory
+from tff_clipping.aggregators.noise import keys
 
 
 def gaussian_noise_factory(
   noise_stddev: float,
-  inner_agg_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
+  inner_agg_factory: SumFactory | None = None,
   *,
-  noise_key: gaussian_draws.NoiseKey = None,
-) -> 'GaussianNoiseFactory':
+  noise_key: keys.NoiseKey = None,
+) -> SumFactory:
   """Adds Gaussian noise to every element of an aggregate, at the SERVER.
 
   At SERVER, `inner_agg_factory`'s result + N(0, `noise_stddev`^2), drawn once a
@@ -29,15 +21,14 @@ def gaussian_noise_factory(
   Guarantee: if one client moves the result of `inner_agg_factory` by at most
   `s` in L2, a round is the Gaussian mechanism with noise multiplier
   `noise_stddev / s`. What bounds `s` is a clip, outside or inside: this factory
-  does not clip. An empty cohort gives 0 + noise. Nobody checks what is composed
-  by hand, and it has no record of a mechanism: `dp_mean_factory` has one.
+  does not clip. An empty cohort gives 0 + noise. An update that is not finite
+  becomes zero. Nobody checks what is composed by hand, and it has no record of
+  a mechanism: `dp_mean_factory` has one.
 
-  The guarantee holds for the numbers that are released: clients' values are
-  rounded towards zero to a grid of at most 2^-29 standard deviations, their
-  sums are exact up to 2^23 standard deviations, and the noise is drawn in
-  integers on the grid; see `gaussian_draws` for the theorem, and for what it
-  takes for granted. An `inner_agg_factory` that is neither
-  `tff.aggregators.SumFactory` nor `secure_sum_factory`, such as a clip, may
+  The guarantee holds for the numbers that are released, by the theorem of
+  `aggregators.noise`. Clients' values are rounded towards zero to a grid of at
+  most 2^-29 standard deviations. An `inner_agg_factory` other than
+  `tff.aggregators.SumFactory`, such as a clip, or a secure sum that clamps, may
   leave the grid: its result is rounded, and the noise is larger by a factor of
   1 + 2^-24 sqrt(d), for d elements, which pays for that up to a noise
   multiplier of 32.
@@ -68,65 +59,19 @@ def gaussian_noise_factory(
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
     ValueError: If `noise_stddev` is out of range.
   """
-  noise_stddev = gaussian_draws.check_noise_stddev(noise_stddev)
-  noise_key = gaussian_draws.check_noise_key(noise_key)
-  if inner_agg_factory is None:
-    inner_agg_factory = tff.aggregators.SumFactory()
-  type_checks.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
-  return GaussianNoiseFactory(noise_stddev, inner_agg_factory, noise_key)
+  noise_stddev = server_noise.check_noise_stddev(noise_stddev)
+  noise_key = keys.check_noise_key(noise_key)
+  sum_factory = factories.check_sum_factory(
+    'inner_agg_factory', inner_agg_factory
+  )
 
-
-class GaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
-  """The factory that `gaussian_noise_factory` returns."""
-
-  def __init__(self, noise_stddev, inner_agg_factory, noise_key):
-    """Initializes the factory; see `gaussian_noise_factory`."""
-    self._noise_stddev = noise_stddev
-    self._inner_agg_factory = inner_agg_factory
-    self._noise_key = noise_key
-
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for values of `value_type`; see the base class."""
-    type_checks.check_float_leaves(value_type)
-    return noised_sum.build_noised_sum(
+  def build(value_type):
+    return server_noise.build_steps(
       value_type,
-      self._inner_agg_factory,
-      build_noise(
-        value_type, self._noise_stddev, self._inner_agg_factory, self._noise_key
-      ),
-      constants={'noise_stddev': np.float32(self._noise_stddev)},
+      noise_stddev,
+      sum_factory,
+      noise_key=noise_key,
+      constants={'noise_stddev': np.float32(noise_stddev)},
     )
 
-
-def build_noise(
-  value_type: tff.Type,
-  noise_stddev: float,
-  sum_factory: tff.aggregators.UnweightedAggregationFactory,
-  noise_key: gaussian_draws.NoiseKey,
-  *,
-  multiplier: float = grid_sums.PAID_MULTIPLIER,
-) -> noised_sum.ServerNoise:
-  """Returns independent noise for each round.
-
-  Args:
-    value_type: The type of the values that are summed.
-    noise_stddev: The standard deviation.
-    sum_factory: What sums the values.
-    noise_key: As for `gaussian_noise_factory`.
-    multiplier: The noise multiplier, at most.
-  """
-  keys = noise_keys.NoiseKeys(noise_key)
-  is_on_grid = secure_sum.is_plain_sum(sum_factory)
-  stddev = noise_stddev * grid_sums.noise_factor(
-    value_type,
-    0.0 if is_on_grid else gaussian_draws.RELATIVE_STEP,
-    multiplier,
-  )
-
-  def add(total, state):
-    key, next_state = keys.next_key(state)
-    return gaussian_draws.add_gaussian_noise(total, stddev, key), next_state
-
-  return noised_sum.ServerNoise(
-    keys.initial, lambda: gaussian_draws.grid_step(stddev), add
-  )
+  return pipeline.NoisedSumFactory(build)

@@ -1,7 +1,8 @@
 """Adds a share of Gaussian noise at each client, as in Alg. DP-FedAvg."""
 
+import collections
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,15 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators import secure_sum
-from tff_clipping.aggregators.parts import (
-  cohort_bounds,
-  float64_values,
-  gaussian_draws,
-  noised_sum,
-  type_checks,
+from tff_clipping.aggregators import (
+  clipping,
+  factories,
+  pipeline,
+  secure_sum,
+  server_noise,
 )
+from tff_clipping.aggregators.factories import SumFactory
+from tff_clipping.aggregators.noise import gaussian, grid, keys
 
 # The step of a share, in steps of its draws: a secure sum with room for it and
 # for no long updates has none that is coarser.
@@ -25,10 +27,10 @@ _STEPS = 2**4
 
 def local_gaussian_noise_factory(
   noise_stddev: float,
-  inner_agg_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
+  inner_agg_factory: SumFactory | None = None,
   *,
   clients_per_round: int,
-) -> tff.aggregators.UnweightedAggregationFactory:
+) -> SumFactory:
   """Adds the noise of a sum in equal shares, one at each client.
 
   At CLIENTS, x_i + N(0, s^2 / P), for s = `noise_stddev` and P =
@@ -64,7 +66,7 @@ def local_gaussian_noise_factory(
 
   What `inner_agg_factory` measures is dropped: it has no noise.
 
-  State: that of `inner_agg_factory`.
+  State: `privacy_noise` (empty), `inner_agg`.
 
   Args:
     noise_stddev: s, from 1e-37 to 1e37, in the unit of the sum: z c for a noise
@@ -85,77 +87,64 @@ def local_gaussian_noise_factory(
 
   Source: Alg. DP-FedAvg, line "Clip and perturb".
   """
-  noise_stddev = gaussian_draws.check_noise_stddev(noise_stddev)
+  noise_stddev = server_noise.check_noise_stddev(noise_stddev)
   clients_per_round = argument_checks.check_integer(
     'clients_per_round', clients_per_round, at_least=1
   )
-  if inner_agg_factory is None:
-    inner_agg_factory = tff.aggregators.SumFactory()
-  type_checks.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
-  check_room(noise_stddev, clients_per_round, inner_agg_factory)
-  return LocalGaussianNoiseFactory(
-    noise_stddev, inner_agg_factory, clients_per_round
+  sum_factory = factories.check_sum_factory(
+    'inner_agg_factory', inner_agg_factory
   )
+  share = noise_stddev / math.sqrt(clients_per_round)
+  check_room(share, sum_factory)
 
-
-class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
-  """The factory that `local_gaussian_noise_factory` returns."""
-
-  def __init__(self, noise_stddev, inner_agg_factory, clients_per_round):
-    """Initializes the factory; see `local_gaussian_noise_factory`."""
-    self._noise_stddev = noise_stddev
-    self._inner_agg_factory = inner_agg_factory
-    self._clients_per_round = clients_per_round
-
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for values of `value_type`; see the base class."""
-    share = share_stddev(self._noise_stddev, self._clients_per_round)
-    return build_shared_noise(
+  def build(value_type):
+    return build_steps(
       value_type,
-      self._inner_agg_factory,
-      self._noise_stddev,
-      self._clients_per_round,
+      share,
+      sum_factory,
       constants={
-        'noise_stddev': np.float32(self._noise_stddev),
+        'noise_stddev': np.float32(noise_stddev),
         'share_noise_stddev': np.float32(share),
       },
     )
 
-
-def share_stddev(noise_stddev: float, clients_per_round: int) -> float:
-  """Returns the standard deviation of what one client adds."""
-  return noise_stddev / math.sqrt(clients_per_round)
+  cohort = pipeline.Cohort(clients_per_round, clients_per_round)
+  return pipeline.NoisedSumFactory(build, cohort=cohort)
 
 
 def check_room(
-  noise_stddev: float,
-  clients_per_round: int,
-  sum_factory: Any,
-  clipping_norm: float = 0.0,
+  share_stddev: float, sum_factory: Any, clipping_norm: float = 0.0
 ) -> None:
-  """Raises if a secure sum would clamp the noise of clients.
+  """Raises if a secure sum would clamp the noise of clients, or round it off.
 
   Args:
-    noise_stddev: The standard deviation of the noise on the sum.
-    clients_per_round: The size of every cohort.
+    share_stddev: The standard deviation of what one client adds.
     sum_factory: Sums the noised values.
     clipping_norm: What bounds the values; 0 if it is not known.
 
   Raises:
-    ValueError: If it was made for less noise, or for shorter values.
+    ValueError: If it was made for less noise, for shorter values, or for so
+      large values that its steps are too coarse for the noise.
   """
   if not isinstance(sum_factory, secure_sum.SecureSumFactory):
     return
-  share = share_stddev(noise_stddev, clients_per_round)
+  if sum_factory.step > grid.RELATIVE_STEP_OF_SHARES * share_stddev:
+    raise ValueError(
+      'A sum of shares must be fine enough for the noise, in steps of at most '
+      f'{grid.RELATIVE_STEP_OF_SHARES * share_stddev:g}, found a '
+      f'`secure_sum_factory` with the bound {sum_factory.bound:g} and steps of '
+      f'{sum_factory.step:g}: it would round the noise of a client, '
+      f'{share_stddev:g}.'
+    )
   room = sum_factory.local_noise_stddev
-  if room is None or room < share:
+  if room is None or room < share_stddev:
     raise ValueError(
       'A sum of shares must leave room for the noise, found a '
       f'`secure_sum_factory` with `local_noise_stddev` {room}, where each '
-      f'client adds {share:g}, `noise_stddev` over the root of '
+      f'client adds {share_stddev:g}, `noise_stddev` over the root of '
       '`clients_per_round`: it would clamp the noise.'
     )
-  least = clipping_norm + secure_sum.NOISE_STDDEVS * share
+  least = clipping_norm + secure_sum.NOISE_STDDEVS * share_stddev
   # Both bounds were added up by the same steps.
   if sum_factory.bound < least * (1 - 1e-9):
     raise ValueError(
@@ -165,78 +154,47 @@ def check_room(
     )
 
 
-def build_shared_noise(
-  value_type: Any,
-  sum_factory: tff.aggregators.UnweightedAggregationFactory,
-  noise_stddev: float,
-  clients_per_round: int,
+def build_steps(
+  value_type: tff.Type,
+  share_stddev: float,
+  sum_factory: SumFactory,
   *,
-  clip: Callable[[Any], Any] = lambda value: value,
-  bound: float = math.inf,
-  denominator: float = 1.0,
+  clip: clipping.Clip = clipping.NO_CLIP,
   constants: Mapping[str, Any],
-) -> tff.templates.AggregationProcess:
-  """Returns the process that clips, adds shares of noise, sums and divides.
+) -> pipeline.Steps:
+  """Returns the steps of a sum of values with a share of the noise each.
 
   Args:
     value_type: The type of the clients' values.
+    share_stddev: The standard deviation of what one client adds.
     sum_factory: Sums the noised values.
-    noise_stddev: The standard deviation of the noise on the sum.
-    clients_per_round: The size of every cohort.
-    clip: As for `noised_sum.build_noised_sum`.
-    bound: As for `noised_sum.build_noised_sum`.
-    denominator: As for `noised_sum.build_noised_sum`.
-    constants: What is measured, by name.
-
-  Raises:
-    TypeError: If a leaf is not floating-point.
+    clip: Of the clients' values.
+    constants: What is measured.
   """
-  type_checks.check_float_leaves(value_type)
-  dtypes = float64_values.dtypes_of(value_type)
-  share = share_stddev(noise_stddev, clients_per_round)
+  clip_value = clip.build(value_type)
 
-  @tff.tensorflow.computation(value_type)
   def send(value):
-    step = _STEPS * gaussian_draws.grid_step(share)
     # What is on the grid of a secure sum is summed as it is.
     step = tf.maximum(
-      step, tf.constant(getattr(sum_factory, 'step', 0.0), step.dtype)
+      _STEPS * grid.grid_step(share_stddev),
+      tf.constant(getattr(sum_factory, 'step', 0.0), tf.float64),
     )
-    on_grid = noised_sum.to_grid(clip(value), step, bound)
-    leaves = tf.nest.flatten(on_grid)
-    noises = gaussian_draws.draw_gaussian(
-      [leaf.shape for leaf in leaves], share, gaussian_draws.fresh_key()
+    on_grid = grid.round_towards_zero(clip_value(value).value, step, clip.norm)
+    noises = gaussian.draw_gaussian(
+      [leaf.shape for leaf in tf.nest.flatten(on_grid)],
+      share_stddev,
+      keys.fresh_key(),
     )
-    noised = [
-      leaf + gaussian_draws.round_noise(noise, step)
-      for leaf, noise in zip(leaves, noises, strict=True)
-    ]
-    return tf.nest.pack_sequence_as(value, noised)
+    noises = [grid.round_noise(noise, step) for noise in noises]
+    return gaussian.add_noise(on_grid, noises, step)
 
-  inner = sum_factory.create(send.type_signature.result)
+  def initial():
+    return collections.OrderedDict(privacy_noise=keys.initial_state(None))
 
-  @tff.tensorflow.computation(
-    inner.next.type_signature.result.result.member, np.int32
+  return pipeline.Steps(
+    sum_factory,
+    initial,
+    send,
+    lambda total, kept, _: (total, kept),
+    lambda _: constants,
   )
-  def release(total, num_clients):
-    checks = cohort_bounds.check_cohort(
-      num_clients, clients_per_round, clients_per_round
-    )
-    with tf.control_dependencies(checks):
-      total = tf.nest.map_structure(tf.identity, total)
-    return noised_sum.divide(total, denominator, dtypes)
-
-  @tff.federated_computation(
-    inner.initialize.type_signature.result,
-    tff.FederatedType(value_type, tff.CLIENTS),
-  )
-  def next_fn(state, value):
-    output = inner.next(state, tff.federated_map(send, value))
-    num_clients = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
-    return tff.templates.MeasuredProcessOutput(
-      output.state,
-      tff.federated_map(release, (output.result, num_clients)),
-      noised_sum.at_server(constants),
-    )
-
-  return tff.templates.AggregationProcess(inner.initialize, next_fn)

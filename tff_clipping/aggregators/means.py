@@ -1,24 +1,23 @@
 """Means of clients' updates without noise, and what divides a sum by P."""
 
 import collections
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import difference_clipping
-from tff_clipping.aggregators.parts import (
-  cohort_bounds,
-  float64_values,
-  noised_sum,
-  type_checks,
+from tff_clipping.aggregators import (
+  clipping,
+  factories,
+  private_mean,
+  values,
 )
+from tff_clipping.aggregators.factories import SumFactory
 
 
 def clipped_mean_factory(
   *, clipping_norm: float | tff.templates.EstimationProcess
-) -> tff.aggregators.UnweightedAggregationFactory:
+) -> SumFactory:
   """Clips the updates and takes their mean: CE-FedAvg, without privacy.
 
   At CLIENTS, clip(x_i, c); at SERVER, their sum over the number of clients that
@@ -40,7 +39,7 @@ def clipped_mean_factory(
 
   Source: Alg. CE-FedAvg, lines "Clip" and "Global averaging".
   """
-  return difference_clipping.difference_clipping_factory(
+  return clipping.difference_clipping_factory(
     clipping_norm,
     realized_mean_factory(),
     count_sum_factory=tff.aggregators.SumFactory(),
@@ -49,8 +48,8 @@ def clipped_mean_factory(
 
 def fixed_denominator_mean_factory(
   clients_per_round: float,
-  sum_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
-) -> tff.aggregators.UnweightedAggregationFactory:
+  sum_factory: SumFactory | None = None,
+) -> SumFactory:
   """Divides a sum by a public number, whatever the number of clients.
 
   At SERVER, the result of `sum_factory` / `clients_per_round`.
@@ -70,16 +69,13 @@ def fixed_denominator_mean_factory(
     TypeError: If an argument is of the wrong kind.
     ValueError: If `clients_per_round` is not finite, or less than 1.
   """
-  clients_per_round = cohort_bounds.check_clients_per_round(clients_per_round)
-  if sum_factory is None:
-    sum_factory = tff.aggregators.SumFactory()
-  type_checks.check_unweighted_factory('sum_factory', sum_factory)
-  return _MeanFactory(sum_factory, clients_per_round)
+  clients_per_round = private_mean.check_clients_per_round(clients_per_round)
+  return _mean_factory(sum_factory, clients_per_round)
 
 
 def realized_mean_factory(
-  sum_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
-) -> tff.aggregators.UnweightedAggregationFactory:
+  sum_factory: SumFactory | None = None,
+) -> SumFactory:
   """Divides a sum by the number of clients that took part; without privacy.
 
   At SERVER, the result of `sum_factory` over the number of clients; 0 for an
@@ -100,59 +96,55 @@ def realized_mean_factory(
   Raises:
     TypeError: If `sum_factory` is no unweighted factory.
   """
-  if sum_factory is None:
-    sum_factory = tff.aggregators.SumFactory()
-  type_checks.check_unweighted_factory('sum_factory', sum_factory)
-  return _MeanFactory(sum_factory, None)
+  return _mean_factory(sum_factory, None)
 
 
-class _MeanFactory(tff.aggregators.UnweightedAggregationFactory):
+def _mean_factory(
+  sum_factory: SumFactory | None, clients_per_round: float | None
+) -> SumFactory:
   """Divides a sum by a public number, or by that of the clients if `None`."""
+  is_realized = clients_per_round is None
+  count_type = np.int32 if is_realized else np.float64
 
-  def __init__(self, sum_factory, clients_per_round):
-    self._sum_factory = sum_factory
-    self._clients_per_round = clients_per_round
+  def build(value_type, create_inner):
+    specs = values.specs_of(value_type)
 
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for values of `value_type`; see the base class."""
-    type_checks.check_float_leaves(value_type)
-    dtypes = float64_values.dtypes_of(value_type)
-
+    # In 16 bits a sum of some hundred values stays where it is, and a count has
+    # no room.
     @tff.tensorflow.computation(value_type)
     def widen(value):
-      return float64_values.widen(value, tf.float32)
+      return values.widen(value, tf.float32)
 
     wide_type = widen.type_signature.result
-    inner = self._sum_factory.create(wide_type)
+    inner = create_inner(wide_type)
     sum_type = inner.next.type_signature.result.result.member
 
-    is_realized = self._clients_per_round is None
-
-    @tff.tensorflow.computation(
-      sum_type, np.int32 if is_realized else np.float64
-    )
+    @tff.tensorflow.computation(sum_type, count_type)
     def divide(total, count):
       # A sum over no clients is 0, and so is its mean.
-      return noised_sum.divide(total, tf.maximum(count, 1), dtypes)
+      mean = tf.nest.map_structure(
+        lambda t: t / tf.cast(tf.maximum(count, 1), t.dtype), total
+      )
+      return values.narrow(mean, specs)
 
-    @tff.federated_computation(
-      inner.initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
-    )
-    def next_fn(state, value):
+    def trace(state, value):
       if wide_type != value_type:
         value = tff.federated_map(widen, value)
       output = inner.next(state, value)
       if is_realized:
         count = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
       else:
-        count = tff.federated_value(
-          np.float64(self._clients_per_round), tff.SERVER
-        )
-      mean = tff.federated_map(divide, (output.result, count))
-      measurements = collections.OrderedDict(mean_value=output.measurements)
+        count = tff.federated_value(np.float64(clients_per_round), tff.SERVER)
       return tff.templates.MeasuredProcessOutput(
-        output.state, mean, tff.federated_zip(measurements)
+        output.state,
+        tff.federated_map(divide, (output.result, count)),
+        tff.federated_zip(
+          collections.OrderedDict(mean_value=output.measurements)
+        ),
       )
 
-    return tff.templates.AggregationProcess(inner.initialize, next_fn)
+    return inner.initialize, trace
+
+  return factories.wrap_factory(
+    factories.check_sum_factory('sum_factory', sum_factory), build
+  )

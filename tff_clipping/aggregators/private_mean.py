@@ -5,35 +5,26 @@ grid, sum, exact noise, public denominator. Nothing of somebody's own is inside,
 so that a mean knows what it does, and measures it as a `Mechanism`.
 """
 
-import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
+  clipping,
   correlated_noise,
-  difference_clipping,
-  gaussian_noise,
+  factories,
   local_gaussian_noise,
-  per_layer_clipping,
+  pipeline,
   secure_sum,
+  server_noise,
 )
-from tff_clipping.aggregators.parts import (
-  cohort_bounds,
-  gaussian_draws,
-  l2_clip,
-  noised_sum,
-  type_checks,
-)
+from tff_clipping.aggregators.factories import SumFactory
+from tff_clipping.aggregators.noise import keys
 from tff_clipping.mechanism import MECHANISM, Mechanism
-
-SumFactory: TypeAlias = tff.aggregators.UnweightedAggregationFactory
-# Returns the clip of values of a type, in a graph.
-ClipBuilder: TypeAlias = Callable[[tff.Type], Callable[[Any], l2_clip.Clipped]]
 
 
 def dp_mean_factory(
@@ -42,7 +33,7 @@ def dp_mean_factory(
   noise_multiplier: float,
   clients_per_round: float,
   sum_factory: SumFactory | None = None,
-  noise_key: gaussian_draws.NoiseKey = None,
+  noise_key: keys.NoiseKey = None,
 ) -> SumFactory:
   """Clips, sums, adds noise to the sum at the server, and divides by P.
 
@@ -53,7 +44,7 @@ def dp_mean_factory(
   Guarantee: a round is the Gaussian mechanism with noise multiplier z under
   adding or removing one client, and z / 2 under replacing one, on the cohort
   that was sampled; the accountant takes the sampling into account. It holds for
-  the numbers that are released; `parts.gaussian_draws` has the theorem. The
+  the numbers that are released; `aggregators.noise` has the theorem. The
   weights are uniform, and there is no weighted form. An update that is not
   finite, or whose sum of squares is above the largest `float32`, becomes zero.
 
@@ -89,18 +80,19 @@ def dp_mean_factory(
     which has the same distribution. Departs from it in dividing by P in every
     round. McMahan et al. 2018, Sec. 2, for norms of tensors.
   """
-  noise_key = gaussian_draws.check_noise_key(noise_key)
-
-  def build(value_type, sum_factory, stddev, **pipeline):
-    noise = gaussian_noise.build_noise(
-      value_type, stddev, sum_factory, noise_key, multiplier=noise_multiplier
-    )
-    return noised_sum.build_noised_sum(
-      value_type, sum_factory, noise, **pipeline
-    )
+  noise_key = keys.check_noise_key(noise_key)
 
   return _build_factory(
-    clipping_norm, noise_multiplier, clients_per_round, sum_factory, build
+    clipping_norm,
+    noise_multiplier,
+    clients_per_round,
+    sum_factory,
+    functools.partial(
+      server_noise.build_steps,
+      noise_key=noise_key,
+      multiplier=noise_multiplier,
+    ),
+    kind='gaussian',
   )
 
 
@@ -111,7 +103,7 @@ def correlated_dp_mean_factory(
   clients_per_round: float,
   strategy: correlated_noise.NoiseStrategy,
   sum_factory: SumFactory | None = None,
-  noise_key: gaussian_draws.NoiseKey = None,
+  noise_key: keys.NoiseKey = None,
 ) -> SumFactory:
   """Clips, sums, adds noise that is correlated between rounds, divides by P.
 
@@ -143,28 +135,20 @@ def correlated_dp_mean_factory(
     ValueError: If a number is out of range.
   """
   recurrence = correlated_noise.check_strategy(strategy)
-  noise_key = gaussian_draws.check_noise_key(noise_key)
-
-  def build(value_type, sum_factory, stddev, **pipeline):
-    noise = correlated_noise.build_noise(
-      value_type,
-      recurrence,
-      stddev,
-      sum_factory,
-      noise_key,
-      # A client that takes part moves the draws by c at least.
-      multiplier=noise_multiplier,
-    )
-    return noised_sum.build_noised_sum(
-      value_type, sum_factory, noise, **pipeline
-    )
+  noise_key = keys.check_noise_key(noise_key)
 
   return _build_factory(
     clipping_norm,
     noise_multiplier,
     clients_per_round,
     sum_factory,
-    build,
+    functools.partial(
+      server_noise.build_steps,
+      noise_key=noise_key,
+      recurrence=recurrence,
+      # A client that takes part moves the draws by c at least.
+      multiplier=noise_multiplier,
+    ),
     kind='correlated',
     strategy=correlated_noise.strategy_digest(recurrence),
   )
@@ -210,36 +194,54 @@ def local_gaussian_mean_factory(
     'clients_per_round', clients_per_round, at_least=1
   )
 
-  def build(value_type, sum_factory, stddev, **pipeline):
-    return local_gaussian_noise.build_shared_noise(
-      value_type, sum_factory, stddev, clients_per_round, **pipeline
+  z = argument_checks.check_positive('noise_multiplier', noise_multiplier)
+  norm = clipping.build_clip(clipping_norm).norm
+  share = server_noise.check_noise_stddev(z * norm) / math.sqrt(
+    clients_per_round
+  )
+  local_gaussian_noise.check_room(share, sum_factory, norm)
+
+  def build_steps(value_type, stddev, total, **pipeline_parts):
+    del stddev  # The share is enough.
+    return local_gaussian_noise.build_steps(
+      value_type, share, total, **pipeline_parts
     )
 
-  factory = _build_factory(
+  return _build_factory(
     clipping_norm,
     noise_multiplier,
     clients_per_round,
     sum_factory,
-    build,
+    build_steps,
+    cohort=pipeline.Cohort(clients_per_round, clients_per_round),
     kind='shares',
     min_clients=clients_per_round,
     max_clients=clients_per_round,
   )
-  local_gaussian_noise.check_room(
-    factory.noise_stddev, clients_per_round, sum_factory, factory.clipping_norm
+
+
+def check_clients_per_round(clients_per_round: Any) -> float:
+  """Returns P, by which a sum is divided, as a float.
+
+  Raises:
+    TypeError: If it is not a number.
+    ValueError: If it is not finite, or less than 1: a sum that is divided by
+      less is longer than its clip.
+  """
+  number = argument_checks.check_positive(
+    'clients_per_round', clients_per_round
   )
-  return factory
+  if number < 1.0:
+    raise ValueError(f'`clients_per_round` must be at least 1, found {number}.')
+  return number
 
 
 def record_of(
-  mechanism: Mechanism, sum_factory: SumFactory | None
+  mechanism: Mechanism, sum_factory: SumFactory
 ) -> Mapping[str, str]:
-  """Returns the measurement of a record, with its name.
+  """Returns the measurement of a record, by its name.
 
-  Args:
-    mechanism: What a mean does if its sum is one.
-    sum_factory: What sums in it. Of one of somebody's own nobody knows what it
-      does, and there is no record.
+  There is none of a sum of somebody's own, of which nobody knows what it does.
   """
   if not secure_sum.is_plain_sum(sum_factory):
     return {}
@@ -251,90 +253,42 @@ def _build_factory(
   noise_multiplier: Any,
   clients_per_round: Any,
   sum_factory: SumFactory | None,
-  build: Callable[..., tff.templates.AggregationProcess],
-  **kind: Any,
-) -> 'PrivateMeanFactory':
-  """Returns the factory of a private mean, which `build` has the noise of."""
-  norm, measured, build_clip = _check_clip(clipping_norm)
+  build_steps: Callable[..., pipeline.Steps],
+  *,
+  cohort: pipeline.Cohort | None = None,
+  **record: Any,
+) -> SumFactory:
+  """Returns the factory of a private mean.
+
+  Args:
+    clipping_norm: As for `dp_mean_factory`.
+    noise_multiplier: As for `dp_mean_factory`.
+    clients_per_round: As for `dp_mean_factory`.
+    sum_factory: As for `dp_mean_factory`.
+    build_steps: Returns the steps for values of a type, from the standard
+      deviation of the noise and the sum; and by name, from the clip and the
+      constants that are measured.
+    cohort: The bounds of a cohort.
+    **record: The kind of the noise, and what the record has of the kind.
+  """
+  clip = clipping.build_clip(clipping_norm)
   z = argument_checks.check_positive('noise_multiplier', noise_multiplier)
-  stddev = gaussian_draws.check_noise_stddev(z * norm)
-  denominator = cohort_bounds.check_clients_per_round(clients_per_round)
-  if sum_factory is None:
-    sum_factory = tff.aggregators.SumFactory()
-  type_checks.check_unweighted_factory('sum_factory', sum_factory)
-  constants = {**measured, 'noise_stddev': np.float32(stddev)}
+  stddev = server_noise.check_noise_stddev(z * clip.norm)
+  denominator = check_clients_per_round(clients_per_round)
+  sum_factory = factories.check_sum_factory('sum_factory', sum_factory)
+  constants = {**clip.measured, 'noise_stddev': np.float32(stddev)}
   mechanism = Mechanism(
-    clipping_norm=norm,
+    clipping_norm=clip.norm,
     noise_multiplier=z,
     clients_per_round=denominator,
     public=tuple(constants),
-    **{'kind': 'gaussian', **kind},
+    **record,
   )
-  return PrivateMeanFactory(
-    build_clip,
-    norm,
-    stddev,
-    denominator,
-    sum_factory,
-    build,
-    {**record_of(mechanism, sum_factory), **constants},
-  )
+  constants = {**record_of(mechanism, sum_factory), **constants}
 
-
-def _check_clip(
-  clipping_norm: Any,
-) -> tuple[float, dict[str, Any], ClipBuilder]:
-  """Returns c, what is measured of it, and the clip to it."""
-  if np.ndim(clipping_norm):
-    norms = per_layer_clipping.check_clipping_norms(clipping_norm)
-    return (
-      per_layer_clipping.combined_clipping_norm(norms),
-      {'clipping_norms': np.array(norms, np.float32)},
-      functools.partial(per_layer_clipping.build_clip, norms=norms),
+  def build(value_type):
+    return build_steps(
+      value_type, stddev, sum_factory, clip=clip, constants=constants
     )
-  norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
-  return (
-    norm,
-    {'clipping_norm': np.float32(norm)},
-    functools.partial(difference_clipping.build_clip, norm=norm),
-  )
 
-
-# No repr: it would show the key of the noise.
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
-  """A private mean; see the functions that return it.
-
-  Attributes:
-    build_clip: Returns the clip of values of a type, in a graph, which returns
-      an `l2_clip.Clipped`.
-    clipping_norm: c, of all tensors together.
-    noise_stddev: z c.
-    clients_per_round: P.
-    sum_factory: Sums the clipped values.
-    build: Returns the process for values of a type, with the sum, the standard
-      deviation of the noise, and the rest by name, as `build_noised_sum`.
-    constants: What is measured.
-  """
-
-  build_clip: ClipBuilder
-  clipping_norm: float
-  noise_stddev: float
-  clients_per_round: float
-  sum_factory: SumFactory
-  build: Callable[..., tff.templates.AggregationProcess]
-  constants: Mapping[str, Any]
-
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for values of `value_type`; see the base class."""
-    type_checks.check_float_leaves(value_type)
-    clip = self.build_clip(value_type)
-    return self.build(
-      value_type,
-      self.sum_factory,
-      self.noise_stddev,
-      clip=lambda value: clip(value).value,
-      bound=self.clipping_norm,
-      denominator=self.clients_per_round,
-      constants=self.constants,
-    )
+  return pipeline.NoisedSumFactory(build, denominator, cohort)

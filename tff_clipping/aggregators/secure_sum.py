@@ -9,21 +9,17 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators.parts import (
-  gaussian_draws,
-  l2_clip,
-  type_checks,
-)
+from tff_clipping.aggregators import l2_clip, values
+from tff_clipping.aggregators.noise import gaussian
 
 # Clients send integers of 32 bits, which are summed in 64: more than 2^31
 # clients would be needed for the sum to wrap.
 _BITS = 32
 _OFFSET = 2 ** (_BITS - 1) - 1
-# The largest magnitude that is sent. The bound is rounded in `float32`, by up
-# to 2^8 here, and must not pass `_OFFSET` then.
+# The largest magnitude that is sent.
 _LARGEST = _OFFSET - 2**10
 # No draw of a client's noise is beyond this many standard deviations.
-NOISE_STDDEVS = gaussian_draws.LARGEST_DRAW
+NOISE_STDDEVS = gaussian.LARGEST_DRAW
 
 
 def secure_sum_factory(
@@ -50,9 +46,10 @@ def secure_sum_factory(
   deviations, no element of a clipped update is.
 
   The server of `tff.backends.test` contexts and of `tff_clipping.runtime` adds
-  up the integers in the clear: they simulate the summation. Fixed-point values
-  of continuous noise carry no rigorous guarantee of their own; see
-  `distributed_gaussian_mean_factory` for one that does.
+  up the integers in the clear: they simulate the summation. Noise of
+  `local_gaussian_noise_factory` lies on the steps of the sum, and
+  `aggregators.noise` has its guarantee. `distributed_gaussian_mean_factory` is
+  for a modulus of fewer bits.
 
   Measurements:
     secure_sum_bound: B, `float32`.
@@ -101,13 +98,12 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    type_checks.check_float_leaves(value_type)
+    values.check_float_leaves(value_type)
     bound = self.bound
-    dtypes = []
+    specs = values.specs_of(value_type)
 
     @tff.tensorflow.computation(value_type)
     def encode(value):
-      dtypes.extend(t.dtype for t in tf.nest.flatten(value))
       encoded = tf.nest.map_structure(
         lambda t: _encode(t, bound, self.step), value
       )
@@ -116,11 +112,11 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
     @tff.tensorflow.computation(encode.type_signature.result[0], np.int32)
     def decode(total, num_clients):
-      leaves = [
-        _decode(leaf, num_clients, self.step, dtype)
-        for leaf, dtype in zip(tf.nest.flatten(total), dtypes, strict=True)
-      ]
-      return tf.nest.pack_sequence_as(total, leaves)
+      return tf.nest.map_structure(
+        lambda t, spec: _decode(t, num_clients, self.step, spec.dtype),
+        total,
+        specs,
+      )
 
     @tff.federated_computation
     def initialize():
@@ -151,17 +147,22 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
 
 def is_plain_sum(factory: Any) -> bool:
-  """Returns whether a factory adds up, and does nothing else.
+  """Returns whether a factory adds up, and does nothing else."""
+  return type(factory) in (tff.aggregators.SumFactory, SecureSumFactory)
 
-  Sums of values on a grid, whose step is a power of 2, are then on the grid.
+
+def keeps_grid(factory: Any, bound: float) -> bool:
+  """Returns whether a factory's sums of values on a grid are on the grid.
+
+  A secure sum clamps what is beyond its bound to a number off the grid.
 
   Args:
-    factory: `None` is a plain sum.
+    factory: Sums the values.
+    bound: No element of a value is larger.
   """
-  return factory is None or type(factory) in (
-    tff.aggregators.SumFactory,
-    SecureSumFactory,
-  )
+  if type(factory) is SecureSumFactory:
+    return bound <= factory.bound
+  return type(factory) is tff.aggregators.SumFactory
 
 
 def _power_of_2(number):
@@ -173,41 +174,24 @@ def _power_of_2(number):
 
 def _is_out_of_bounds(tensor, bound):
   """Returns whether an element is outside [-bound, bound], or is NaN."""
-  # In the dtype of the comparison `bound` must not be below itself.
-  limit = _round_up(bound, _wide(tensor.dtype))
-  return ~tf.reduce_all(tf.abs(tf.cast(tensor, _wide(tensor.dtype))) <= limit)
+  return ~tf.reduce_all(tf.abs(tf.cast(tensor, tf.float64)) <= bound)
 
 
 def _encode(tensor, bound, step):
   """Returns a tensor in `int64`, each element in [0, 2^32 - 1)."""
-  dtype = _wide(tensor.dtype)
-  wide = tf.cast(tensor, dtype)
-  limit = _round_up(bound, dtype)
+  wide = tf.cast(tensor, tf.float64)
   inside = tf.cond(
     _is_out_of_bounds(tensor, bound),
     lambda: tf.clip_by_value(
-      tf.where(tf.math.is_nan(wide), tf.zeros_like(wide), wide), -limit, limit
+      tf.where(tf.math.is_nan(wide), tf.zeros_like(wide), wide), -bound, bound
     ),
     lambda: tf.identity(wide),
   )
   # A quotient by a power of 2 is exact. Casting rounds towards zero.
-  return tf.cast(inside / tf.constant(step, dtype), tf.int64) + _OFFSET
+  return tf.cast(inside / step, tf.int64) + _OFFSET
 
 
 def _decode(total, num_clients, step, dtype):
   """Returns the sum that a sum of encoded values stands for."""
   offset = tf.cast(num_clients, tf.int64) * _OFFSET
   return tf.cast(tf.cast(total - offset, tf.float64) * step, dtype)
-
-
-def _wide(dtype):
-  """Returns the dtype that a leaf is scaled in."""
-  return tf.float64 if dtype == tf.float64 else tf.float32
-
-
-def _round_up(bound, dtype):
-  """Returns `bound` as a number of `dtype` that is not below it."""
-  number = dtype.as_numpy_dtype(bound)
-  if float(number) < bound:
-    number = np.nextafter(number, dtype.as_numpy_dtype(np.inf))
-  return number

@@ -5,15 +5,16 @@ from typing import Any
 
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators.parts import type_checks
+from tff_clipping.aggregators import factories
+from tff_clipping.aggregators.factories import SumFactory
 
 
 def transformed_factory(
-  inner: tff.aggregators.UnweightedAggregationFactory,
+  inner: SumFactory,
   *,
   before: Callable[[Any], Any] | None = None,
   after: Callable[[Any], Any] | None = None,
-) -> tff.aggregators.UnweightedAggregationFactory:
+) -> SumFactory:
   """Aggregates what clients make of their values, and changes the result.
 
   At CLIENTS, u_i = before(x_i). At SERVER, after(the result of `inner` for all
@@ -44,47 +45,34 @@ def transformed_factory(
   Raises:
     TypeError: If `inner` is no unweighted factory, or the others no functions.
   """
-  type_checks.check_unweighted_factory('inner', inner)
+  factories.check_unweighted_factory('inner', inner)
   for name, function in (('before', before), ('after', after)):
     if function is not None and not callable(function):
       raise TypeError(f'`{name}` must be a function, found {function!r}.')
-  return _TransformedFactory(inner, before, after)
 
+  def build(value_type, create_inner):
+    sent = _computation(before, value_type)
+    sent_type = value_type if sent is None else sent.type_signature.result
+    process = create_inner(sent_type)
+    result_type = process.next.type_signature.result.result.member
+    received = _computation(after, result_type)
 
-class _TransformedFactory(tff.aggregators.UnweightedAggregationFactory):
-  """What `transformed_factory` returns."""
-
-  def __init__(self, inner, before, after):
-    self._inner = inner
-    self._before = before
-    self._after = after
-
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for values of `value_type`; see the base class."""
-    before = _computation(self._before, value_type)
-    sent_type = value_type if before is None else before.type_signature.result
-    inner = self._inner.create(sent_type)
-    result_type = inner.next.type_signature.result.result.member
-    after = _computation(self._after, result_type)
-
-    @tff.federated_computation(
-      inner.initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
-    )
-    def next_fn(state, value):
-      if before is not None:
-        value = tff.federated_map(before, value)
-      output = inner.next(state, value)
+    def trace(state, value):
+      if sent is not None:
+        value = tff.federated_map(sent, value)
+      output = process.next(state, value)
       result = output.result
-      if after is not None:
-        result = tff.federated_map(after, result)
+      if received is not None:
+        result = tff.federated_map(received, result)
       # The record of a mechanism among them: what comes before its clip, or
       # after its noise, takes nothing from it.
       return tff.templates.MeasuredProcessOutput(
         output.state, result, output.measurements
       )
 
-    return tff.templates.AggregationProcess(inner.initialize, next_fn)
+    return process.initialize, trace
+
+  return factories.wrap_factory(inner, build)
 
 
 def _computation(

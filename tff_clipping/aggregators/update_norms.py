@@ -1,16 +1,11 @@
 """Measures the norms of clients' updates, for simulations."""
 
 import collections
-from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators.parts import (
-  client_rows,
-  l2_clip,
-  type_checks,
-)
+from tff_clipping.aggregators import client_rows, factories, l2_clip
 from tff_clipping.mechanism import MECHANISM
 
 # What `add_update_norm_measurements` adds. These are exact functions of
@@ -70,92 +65,37 @@ def add_update_norm_measurements(
   Source: Sec. 2.2, where the clipping norm is half the mean norm of the updates
     of an unclipped run, and Figs. 1 and 2.
   """
-  type_checks.check_factory('inner_agg_factory', inner_agg_factory)
+  factories.check_factory('inner_agg_factory', inner_agg_factory)
   if clipping_norm is not None:
     clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
-  if isinstance(inner_agg_factory, tff.aggregators.WeightedAggregationFactory):
-    return _WeightedNormsFactory(inner_agg_factory, clipping_norm)
-  return _UnweightedNormsFactory(inner_agg_factory, clipping_norm)
 
+  def build(value_type, create_inner):
+    inner = create_inner(value_type)
+    norm = tff.tensorflow.computation(l2_clip.l2_norm, value_type)
 
-class _UnweightedNormsFactory(tff.aggregators.UnweightedAggregationFactory):
-  """Measures norms around an unweighted factory."""
+    def trace(state, value, *weight):
+      output = inner.next(state, value, *weight)
+      norms = client_rows.stack(tff.federated_map(norm, value))
 
-  def __init__(self, inner_agg_factory, clipping_norm):
-    self._inner_agg_factory = inner_agg_factory
-    self._clipping_norm = clipping_norm
+      @tff.tensorflow.computation(
+        output.measurements.type_signature.member, norms.type_signature.member
+      )
+      def join(measurements, norms):
+        joined = factories.named(measurements)
+        # What is measured here is exact: this vouches for no mechanism.
+        joined.pop(MECHANISM, None)
+        joined.update(_statistics(norms, clipping_norm))
+        return joined
 
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for values of `value_type`; see the base class."""
-    type_checks.check_float_leaves(value_type)
-    inner = self._inner_agg_factory.create(value_type)
+      return tff.templates.MeasuredProcessOutput(
+        output.state,
+        output.result,
+        tff.federated_map(join, (output.measurements, norms)),
+      )
 
-    @tff.federated_computation(
-      inner.initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
-    )
-    def next_fn(state, value):
-      output = inner.next(state, value)
-      return _with_norms(output, value, self._clipping_norm)
+    return inner.initialize, trace
 
-    return tff.templates.AggregationProcess(inner.initialize, next_fn)
-
-
-class _WeightedNormsFactory(tff.aggregators.WeightedAggregationFactory):
-  """Measures norms around a weighted factory; the norms are not weighted."""
-
-  def __init__(self, inner_agg_factory, clipping_norm):
-    self._inner_agg_factory = inner_agg_factory
-    self._clipping_norm = clipping_norm
-
-  def create(
-    self, value_type: Any, weight_type: Any
-  ) -> tff.templates.AggregationProcess:
-    """Creates the process for `value_type`; see the base class."""
-    type_checks.check_float_leaves(value_type)
-    inner = self._inner_agg_factory.create(value_type, weight_type)
-
-    @tff.federated_computation(
-      inner.initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
-      tff.FederatedType(weight_type, tff.CLIENTS),
-    )
-    def next_fn(state, value, weight):
-      output = inner.next(state, value, weight)
-      return _with_norms(output, value, self._clipping_norm)
-
-    return tff.templates.AggregationProcess(inner.initialize, next_fn)
-
-
-def _with_norms(output, value, clipping_norm):
-  """Returns `output` with the norms of `value` among its measurements."""
-
-  @tff.tensorflow.computation(value.type_signature.member)
-  def norm_row(update):
-    return l2_clip.l2_norm(update)[tf.newaxis]
-
-  norms = client_rows.collect(tff.federated_map(norm_row, value), ['norm'])
-
-  @tff.tensorflow.computation(
-    output.measurements.type_signature.member, norms.type_signature.member
-  )
-  def join(inner, rows):
-    if isinstance(inner, collections.OrderedDict):
-      joined = collections.OrderedDict(inner)
-    elif tf.nest.flatten(inner):
-      joined = collections.OrderedDict(inner=inner)
-    else:
-      joined = collections.OrderedDict()
-    # What is measured here is exact: this vouches for no mechanism.
-    joined.pop(MECHANISM, None)
-    joined.update(_statistics(rows['norm'], clipping_norm))
-    return joined
-
-  return tff.templates.MeasuredProcessOutput(
-    state=output.state,
-    result=output.result,
-    measurements=tff.federated_map(join, (output.measurements, norms)),
-  )
+  return factories.wrap_factory(inner_agg_factory, build)
 
 
 def _statistics(norms, clipping_norm):

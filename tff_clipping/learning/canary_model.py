@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators.parts import canary_directions
+from tff_clipping.aggregators import canary_products
 from tff_clipping.learning import keras_classes
 
 _EXAMPLES = 'examples'
@@ -27,7 +27,7 @@ _MARK = 'canary'
 
 def add_canaries(
   model_fn: Callable[[], tff.learning.models.VariableModel],
-  canaries: canary_directions.Canaries,
+  canaries: canary_products.Canaries,
   *,
   gradient_norm: float,
 ) -> Callable[[], tff.learning.models.VariableModel]:
@@ -151,7 +151,7 @@ class _CanaryModel(tff.learning.models.VariableModel):
     def train_canary():
       # Minus the product with the direction: descent goes along it.
       variables = self.trainable_variables
-      direction = canary_directions.draw_direction(
+      direction = canary_products.draw_direction(
         self._canaries, mark, variables
       )
       products = [

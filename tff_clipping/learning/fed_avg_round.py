@@ -19,7 +19,7 @@ import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import means
-from tff_clipping.aggregators.parts import client_rows, l2_clip
+from tff_clipping.aggregators import client_rows, l2_clip
 from tff_clipping.learning import update_measurements
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.steps import Kept
@@ -186,10 +186,9 @@ def build_process(
     )
     work_metrics = collections.OrderedDict()
     if measure_updates:
-      names = update_measurements.NAMES
-      names += sender.measurement_names if sender is not None else ()
-      rows = client_rows.collect(measured, names)
-      work_metrics.update((name, rows[name]) for name in names)
+      rows = client_rows.stack(measured)
+      for name in tff.structure.name_list(measured.type_signature.member):
+        work_metrics[name] = rows[name]
     # Where TFF's algorithms have their training metrics, and where
     # `tff.learning.programs.train_model` asks for them. There are none here.
     work_metrics['train'] = tff.federated_value(
@@ -364,15 +363,14 @@ def _build_client_work(
       kept_next = list(step.keep(update, sent, kept, way=work.way))
     elif sender is not None:
       sent, measured = sender.send(update, list(weights.trainable))
-    row = ()
+    row = collections.OrderedDict()
     if measure_updates:
+      names = update_measurements.NAMES
+      names += sender.measurement_names if sender is not None else ()
       norm_and_angle = update_measurements.norm_and_angle(update, direction)
-      row = tf.stack(
-        [
-          *tf.unstack(norm_and_angle),
-          *(tf.cast(number, tf.float32) for number in measured),
-        ]
-      )
+      numbers = [*tf.unstack(norm_and_angle), *measured]
+      for name, number in zip(names, numbers, strict=True):
+        row[name] = tf.cast(number, tf.float32)
     result = tff.learning.templates.ClientResult(sent, tf.constant(1.0))
     return result, row, kept_next
 

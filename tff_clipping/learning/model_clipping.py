@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators.parts import l2_clip, type_checks
+from tff_clipping.aggregators import factories, l2_clip
 from tff_clipping.learning import fed_avg_round, keras_classes, steps
 from tff_clipping.learning.fed_avg_round import Sender
 from tff_clipping.learning.local_work import LocalWork
@@ -88,7 +88,7 @@ def build_model_clipping_fed_avg(
   clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   steps.check_keeps_nothing('local_step', local_step)
   if model_aggregator is not None:
-    type_checks.check_unweighted_factory('model_aggregator', model_aggregator)
+    factories.check_unweighted_factory('model_aggregator', model_aggregator)
   work = LocalWork(
     model_fn=model_fn,
     local_steps=local_steps,

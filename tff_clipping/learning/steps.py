@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 import tensorflow as tf
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators.parts import l2_clip
+from tff_clipping.aggregators import l2_clip
 from tff_clipping.learning.step_context import StepContext
 
 __all__ = [

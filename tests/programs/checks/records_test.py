@@ -43,6 +43,9 @@ _CORRELATED = dataclasses.replace(
 _SHARES = dataclasses.replace(
   _GAUSSIAN, kind='shares', min_clients=8, max_clients=8
 )
+_DISTRIBUTED = dataclasses.replace(_SHARES, kind='distributed')
+_BY_PLD = dataclasses.replace(_FIXED_SIZE, accountant='pld')
+_ALL = dataclasses.replace(_PLAN, num_clients=8, sampling='none')
 
 
 def _metrics(record):
@@ -63,7 +66,10 @@ def _metrics(record):
     (_GAUSSIAN, _FIXED_SIZE),
     (_CORRELATED, _CORRELATED_PLAN),
     (_SHARES, _FIXED_SIZE),
-    (dataclasses.replace(_SHARES, kind='distributed'), _FIXED_SIZE),
+    (_DISTRIBUTED, _FIXED_SIZE),
+    # Larger shares, or more of them, where devices may not arrive.
+    (dataclasses.replace(_DISTRIBUTED, min_clients=5), _FIXED_SIZE),
+    (dataclasses.replace(_DISTRIBUTED, max_clients=9), _FIXED_SIZE),
   ],
 )
 def test_the_record_of_the_plan_is_taken(record, plan):
@@ -97,16 +103,20 @@ def test_the_record_of_the_plan_is_taken(record, plan):
       _CORRELATED_PLAN,
       'the `strategy` of the plan',
     ),
+    # Eight clients would have the noise of nine less one, or too few shares.
     (
-      dataclasses.replace(_SHARES, min_clients=7),
+      dataclasses.replace(_DISTRIBUTED, min_clients=9, max_clients=9),
       _FIXED_SIZE,
-      '`min_clients`, 8, in its mechanism record, found 7',
+      '`min_clients`, at most 8, in its mechanism record, found 9',
     ),
     (
-      dataclasses.replace(_SHARES, max_clients=9),
+      dataclasses.replace(_DISTRIBUTED, min_clients=7, max_clients=7),
       _FIXED_SIZE,
-      '`max_clients`, 8',
+      '`max_clients`, at least 8',
     ),
+    # Its plan counts on 7 to 9 clients, of neighbours too.
+    (_DISTRIBUTED, _ALL, '`min_clients`, at most'),
+    (_DISTRIBUTED, _BY_PLD, "must be 'rdp' for a mechanism in integers"),
     # Of other samplings the cohorts have no bounds.
     (_SHARES, _PLAN, ''),
   ],

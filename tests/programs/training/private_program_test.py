@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators, learning, privacy, programs
-from tff_clipping.aggregators.parts import gaussian_draws
+from tff_clipping.aggregators.noise import keys as noise_keys
 
 _N, _P, _T = 40, 10, 4
 _BUDGET = dict(
@@ -115,7 +115,7 @@ def test_it_is_the_run_of_the_five_parts_bit_for_bit(
 ):
   # With the same noise in both, and in each round.
   monkeypatch.setattr(
-    gaussian_draws, 'fresh_key', lambda: tf.constant([1, 2], tf.int64)
+    noise_keys, 'fresh_key', lambda: tf.constant([1, 2], tf.int64)
   )
   folder = tmp_path / 'run'
   weights = _run_by_hand(folder, store, seed=5)

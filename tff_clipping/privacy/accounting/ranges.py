@@ -28,7 +28,7 @@ MAX_CLIENTS = 10**12
 
 
 # What 1e13 draws of the noise add to delta, over 1 + e^epsilon; the theorem of
-# `aggregators.parts.gaussian_draws` has it.
+# `aggregators.noise` has it.
 DELTA_OF_DRAWS = 4e-13
 _LARGEST_EPSILON = 20.0
 

@@ -65,9 +65,11 @@ def read_mechanism(metrics: Any) -> Mechanism | None:
 def check_mechanism(metrics: Any, plan: BasePlan) -> Mechanism | None:
   """Returns the record of a round if it is that of the plan; or `None`.
 
-  The kind of the noise, the noise multiplier, the denominator, the strategy of
-  correlated noise and the bounds of cohorts that bring the noise have to be
-  equal. A plan has no clipping norm.
+  The kind of the noise, the noise multiplier, the denominator and the strategy
+  of correlated noise have to be equal. Where clients bring the noise, the
+  bounds of the record must hold the cohorts of the plan; and the accountant of
+  noise in integers must be 'rdp', since nobody has proved 'pld' for it. A plan
+  has no clipping norm.
 
   Args:
     metrics: What a learning process measured of a round.
@@ -108,20 +110,33 @@ def check_mechanism(metrics: Any, plan: BasePlan) -> Mechanism | None:
         f'{record.strategy}: give the aggregator the `strategy` of the plan in '
         'the ledger; one that was optimised anew is another',
       )
-  if record.min_clients is not None:
-    _check_bounds(record, plan)
+  _check_bounds(record, plan)
   return record
 
 
 def _check_bounds(record: Mechanism, plan: BasePlan) -> None:
-  """Raises if a cohort of the plan may have other shares of the noise."""
+  """Raises if clients bring the noise, and a cohort may have too little of it.
+
+  A least cohort below the plan's has larger shares, and a largest above the
+  plan's more of them: more noise than is charged for.
+  """
+  if record.min_clients is None or record.max_clients is None:
+    return
   if not isinstance(plan, PrivacyPlan):
     raise _other('kind', f'that of a {type(plan).__name__}', record.kind)
+  if record.kind == 'distributed' and plan.accountant != 'rdp':
+    raise ValueError(
+      "`accountant` of the plan must be 'rdp' for a mechanism in integers, of "
+      f'which no other is proved, found {plan.accountant!r}. '
+      f'{_NOTHING_IS_CHARGED}'
+    )
   shares = plan.share_parameters
-  for name in ('min_clients', 'max_clients'):
-    expected = getattr(shares, f'{name}_per_round')
-    if getattr(record, name) != expected:
-      raise _other(name, expected, getattr(record, name))
+  least = shares.min_clients_per_round
+  largest = shares.max_clients_per_round
+  if record.min_clients > least:
+    raise _other('min_clients', f'at most {least}', record.min_clients)
+  if record.max_clients < largest:
+    raise _other('max_clients', f'at least {largest}', record.max_clients)
 
 
 def _other(name: str, expected: Any, found: Any) -> ValueError:

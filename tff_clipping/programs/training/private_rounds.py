@@ -34,7 +34,7 @@ import tensorflow_federated as tff
 import tree
 
 from tff_clipping import storage_errors
-from tff_clipping.aggregators.parts import noise_keys
+from tff_clipping.aggregators import pipeline
 from tff_clipping.privacy.ledger.ledger import (
   BudgetExhaustedError,
   PrivacyLedger,
@@ -357,7 +357,7 @@ def run_private_round(
   check_sampler(sampler, ledger)
   position = _check_position(ledger, store, round_num)
   began_from = _check_state(position, state)
-  noise_keys.check_next_round(state, round_num)
+  pipeline.check_next_round(state, round_num)
   ledger.check_budget(round_num)
   draw = ledger.next_draw(round_num)
   charge = Charge(
@@ -365,7 +365,7 @@ def run_private_round(
     after=_last([release.id for release in ledger.releases]),
     draw=draw,
   )
-  is_seeded = noise_keys.is_given(state)
+  is_seeded = pipeline.has_seed(state)
   if is_seeded and draw:
     raise RoundChargedError(
       f'Round {round_num} was charged, and cannot be drawn anew: the seed of '

@@ -148,6 +148,25 @@ def clip_by_l2_norm(value: Any, clipping_norm: Any) -> Clipped:
   )
 
 
+def zero_if_not_finite(value: Any) -> Clipped:
+  """Returns `value`, or zero if it is not finite; it clips nothing."""
+  leaves = tf.nest.flatten(value)
+  is_finite = tf.reduce_all(
+    [tf.reduce_all(tf.math.is_finite(leaf)) for leaf in leaves]
+  )
+  kept = tf.cond(
+    is_finite,
+    lambda: [tf.identity(leaf) for leaf in leaves],
+    lambda: [tf.zeros_like(leaf) for leaf in leaves],
+  )
+  return Clipped(
+    value=tf.nest.pack_sequence_as(value, kept),
+    norm=tf.constant(0.0),
+    was_clipped=tf.constant(0),
+    was_zeroed=tf.cast(~is_finite, tf.int32),
+  )
+
+
 def l2_norm(value: Any) -> tf.Tensor:
   """Returns the L2 norm of a structure of floating-point tensors.
 

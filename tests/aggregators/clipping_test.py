@@ -1,4 +1,4 @@
-"""Tests of `difference_clipping_factory`."""
+"""Tests of the clips of updates, as a whole and for each tensor."""
 
 import collections
 import functools
@@ -200,52 +200,79 @@ def test_nothing_exact_is_measured_unless_it_is_asked_for():
     tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(1.0, 2.0, 1.0),
     tff.aggregators.UnweightedMeanFactory(),
   ):
-    process = aggregators.difference_clipping_factory(1.0, inner).create(
-      _VECTOR
-    )
-    measurements = process.next.type_signature.result.measurements.member
-    assert tff.structure.name_list(measurements) == [
-      'clipping',
-      'clipping_norm',
-    ]
+    for factory, norm in (
+      (aggregators.difference_clipping_factory(1.0, inner), 'clipping_norm'),
+      (aggregators.per_layer_clipping_factory([1.0], inner), 'clipping_norms'),
+    ):
+      process = factory.create(_VECTOR)
+      measurements = process.next.type_signature.result.measurements.member
+      assert tff.structure.name_list(measurements) == ['clipping', norm]
 
 
-@pytest.mark.parametrize(
-  'norm', [0.0, -1.0, math.nan, math.inf, 1e-13, np.float32(-2)]
+# Names in the order of the model, not of the alphabet.
+_LAYERS = tff.to_type(
+  collections.OrderedDict(kernel=(np.float32, [2]), bias=(np.float32, [1]))
 )
-def test_norm_out_of_range_raises(norm):
-  with pytest.raises(ValueError, match='`clipping_norm` must be'):
-    aggregators.difference_clipping_factory(norm)
 
 
-@pytest.mark.parametrize('norm', [True, '1', None, 1j, [1.0]])
-def test_norm_of_the_wrong_kind_raises(norm):
-  with pytest.raises(TypeError, match='`clipping_norm` must be a number'):
-    aggregators.difference_clipping_factory(norm)
+def _layer_value(kernel, bias):
+  return collections.OrderedDict(
+    kernel=np.array(kernel, np.float32), bias=np.array(bias, np.float32)
+  )
 
 
-def test_wrong_factories_raise():
-  with pytest.raises(TypeError, match='`inner_agg_factory` must be'):
-    aggregators.difference_clipping_factory(1.0, 2.0)
-  with pytest.raises(TypeError, match='`count_sum_factory` must be'):
-    aggregators.difference_clipping_factory(
-      1.0, count_sum_factory=tff.aggregators.MeanFactory()
-    )
+@functools.cache
+def _layers_process():
+  return aggregators.per_layer_clipping_factory(
+    [1.0, 10.0], count_sum_factory=tff.aggregators.SumFactory()
+  ).create(_LAYERS)
 
 
-def test_undefined_shape_is_refused():
-  factory = aggregators.difference_clipping_factory(1.0)
-  with pytest.raises(TypeError, match='leaves of defined shape'):
-    factory.create(tff.TensorType(np.float32, [None]))
+def _clip_of_layers(values):
+  process = _layers_process()
+  return process.next(process.initialize(), values)
 
 
-def test_structure_without_tensors_is_refused():
-  factory = aggregators.difference_clipping_factory(1.0)
-  with pytest.raises(TypeError, match='must have a tensor'):
-    factory.create(tff.to_type(collections.OrderedDict()))
+def test_each_tensor_has_its_norm_in_the_order_of_the_type():
+  output = _clip_of_layers(
+    [_layer_value([3, 4], [100]), _layer_value([0, 0.5], [5])]
+  )
+  np.testing.assert_allclose(output.result['kernel'], [0.6, 1.3], rtol=1e-6)
+  np.testing.assert_allclose(output.result['bias'], [15], rtol=1e-6)
+  np.testing.assert_array_equal(output.measurements['clipping_norms'], [1, 10])
+  np.testing.assert_array_equal(output.measurements['clipped_counts'], [1, 1])
 
 
-def test_structure_without_container_is_refused():
-  factory = aggregators.difference_clipping_factory(1.0)
-  with pytest.raises(TypeError, match='Python containers'):
-    factory.create(tff.StructType([('a', np.float32)]))
+def test_counts_are_those_of_each_tensor():
+  output = _clip_of_layers(
+    [
+      _layer_value([3, 4], [1]),
+      _layer_value([3, 4], [2]),
+      _layer_value([0, 0], [11]),
+    ]
+  )
+  np.testing.assert_array_equal(output.measurements['clipped_counts'], [2, 1])
+  assert output.measurements['zeroed_count'] == 0
+
+
+def test_nonfinite_tensor_zeroes_the_update_and_is_counted():
+  output = _clip_of_layers(
+    [_layer_value([3, 4], [np.nan]), _layer_value([3e19, 3e19], [1])]
+  )
+  np.testing.assert_array_equal(output.result['kernel'], [0, 0])
+  np.testing.assert_array_equal(output.result['bias'], [0])
+  assert output.measurements['zeroed_count'] == 2
+  np.testing.assert_array_equal(output.measurements['clipped_counts'], [0, 0])
+
+
+def test_combined_norm_is_the_sensitivity():
+  norms = [0.3, 0.4, 1.2]
+  combined = aggregators.combined_clipping_norm(norms)
+  assert combined == pytest.approx(1.3, rel=1e-15)
+  assert combined >= math.sqrt(0.3**2 + 0.4**2 + 1.2**2)
+  # An update that is at its norm in every tensor has just that norm.
+  value_type = tff.to_type([(np.float64, [3])] * 3)
+  process = aggregators.per_layer_clipping_factory(norms).create(value_type)
+  result = process.next(process.initialize(), [[np.full(3, 1e3)] * 3]).result
+  norm = math.sqrt(sum(np.sum(np.square(r)) for r in result))
+  assert combined * (1 - 1e-6) < norm <= combined

@@ -1,43 +1,17 @@
-"""The noise of one round after the other, each from one draw and what is kept.
+"""The stream of correlated noise: from one draw a round and what is kept.
 
-What a round adds is a fresh draw, which is exact, and a mean. The mean is
-computed from the noises that were added before, and from nothing else, and is
-rounded to the grid of the draw.
-
-Theorem: let C be the inverse of the stream, by which the draws follow from the
-noises, and let one client move the sums of all rounds by D, a multiple of the
-grid of what is released, with ||C D|| <= s. Then the releases together are what
-one Gaussian mechanism of multiplier m gives, where 1 / m = s / stddev + r, and
-r = sqrt(d) * `rounding_shift` for sums of d elements; for m of at least 1/19,
-but for the distance of the draws from Gaussian ones (see `gaussian_draws`), and
-a probability of 1e-35 for each number that is kept.
-
-Proof: whoever takes the client away has to take the noises that were added, N,
-for N + D. Given what was released before, a round is then a Gaussian mechanism,
-on a grid, whose value moves by D_t plus the difference of the means for N and
-for N + D. With exact means that is the row t of C D. Each computed mean is off
-by half a step of the grid of the draw, and by the rounding of `float64` before
-that; the difference of two, by twice as much. By the triangle inequality, all
-rounds together move by r more than with exact means. Rounds of Gaussian
-mechanisms that depend on each other, whose values together move by no more than
-a bound, are one Gaussian mechanism that moves by it (Smith and Thakurta 2022,
-arXiv 2210.17520).
-
-Under a banded C, taking part in a round moves the rounds of its bands alone, so
-that the theorem holds of these rounds. It does where chance decides whether the
-client takes part, too: what makes both cases of a release from two Gaussians
-makes their mixture from the mixture of these. So a sampled Gaussian mechanism
-of 1 / m is what amplification by sampling has for each of them.
+Theorem 2 of the package has the guarantee and its proof. What is kept follows
+from the noises that were added, and from nothing else.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from tff_clipping.aggregators.parts import gaussian_draws
+from tff_clipping.aggregators.noise import gaussian, grid
 
 # The step of what is released, in steps of the draws, where these are mixed:
 # each point is reached.
@@ -57,7 +31,13 @@ _ROUNDING = 2.0**-53
 
 
 class NoiseRecurrence(Protocol):
-  """Noise as a stream; see `privacy.correlated_noise.NoiseRecurrence`."""
+  """Noise as a stream; see `privacy.correlated_noise.NoiseRecurrence`.
+
+  The noise of a round is its draw plus the sum of `read_weights` times the
+  slots. Each slot then becomes `keep_weights` times itself plus `write_weights`
+  times the noise. Round t has row `phases[t]` of these tables, which have the
+  shape [num_phases, num_slots].
+  """
 
   @property
   def phases(self) -> np.ndarray:
@@ -65,30 +45,28 @@ class NoiseRecurrence(Protocol):
 
   @property
   def read_weights(self) -> np.ndarray:
-    """What the slots count for, of shape [num_phases, num_slots]."""
+    """What the slots count for."""
 
   @property
   def keep_weights(self) -> np.ndarray:
-    """The share of each slot that stays, of the same shape."""
+    """The share of each slot that stays."""
 
   @property
   def write_weights(self) -> np.ndarray:
-    """How much of the noise goes to each slot, of the same shape."""
+    """How much of the noise goes to each slot."""
 
 
-def relative_step(recurrence: NoiseRecurrence) -> float:
-  """Returns the step of what is released, at most, in standard deviations."""
-  return _num_steps(recurrence) * gaussian_draws.RELATIVE_STEP
+def num_steps(recurrence: NoiseRecurrence) -> int:
+  """Returns the step of what is released, in steps of the draws."""
+  return _STEPS if recurrence.read_weights.shape[1] else 1
 
 
-def release_step(recurrence: NoiseRecurrence, stddev: float) -> tf.Tensor:
-  """Returns the step of the grid of what is released, a power of 2.
-
-  Args:
-    recurrence: The noise.
-    stddev: The standard deviation of a draw.
-  """
-  return _num_steps(recurrence) * gaussian_draws.grid_step(stddev)
+def initial_slots(
+  recurrence: NoiseRecurrence, specs: Sequence[Any]
+) -> list[tf.Tensor]:
+  """Returns what is kept before the first round, for tensors of `specs`."""
+  num_slots = recurrence.read_weights.shape[1]
+  return [tf.zeros([num_slots, *spec.shape], tf.float64) for spec in specs]
 
 
 def next_noise(
@@ -103,14 +81,9 @@ def next_noise(
   Args:
     recurrence: How the noises follow from the draws.
     stddev: The standard deviation of a draw.
-    key: Of the round's draws, an `int64` tensor of shape [2].
-    round_num: The round, from 0. In a graph, a round that `recurrence` has no
-      noise for fails.
-    slots: What is kept for each tensor that is noised, `float64` of shape
-      [num_slots, ...].
-
-  Returns:
-    Noises of the tensors, on the grid of `release_step`; and slots.
+    key: Of the round's draws.
+    round_num: The round, from 0. One that `recurrence` has no noise for fails.
+    slots: What is kept for each tensor, `float64` of shape [num_slots, ...].
   """
   num_rounds = len(recurrence.phases)
   # That of `tf.debugging` has a branch, behind which nothing is begun early.
@@ -128,19 +101,19 @@ def next_noise(
   def row(table):
     return tf.gather(tf.constant(table, tf.float64), phase)
 
-  draws = gaussian_draws.draw_gaussian(
+  draws = gaussian.draw_gaussian(
     [slot.shape[1:] for slot in slots], stddev, key
   )
-  step = release_step(recurrence, stddev)
+  step = num_steps(recurrence) * grid.grid_step(stddev)
   read = row(recurrence.read_weights)
   keep, write = row(recurrence.keep_weights), row(recurrence.write_weights)
   noises, kept = [], []
   for draw, slot in zip(draws, slots, strict=True):
-    mean = gaussian_draws.round_to_nearest(
+    mean = grid.round_to_nearest(
       tf.reduce_sum(_column(read, slot) * slot, axis=0),
-      gaussian_draws.grid_step(stddev),
+      grid.grid_step(stddev),
     )
-    noise = gaussian_draws.round_noise(draw + mean, step)
+    noise = grid.round_noise(draw + mean, step)
     noises.append(noise)
     # Of the noise that is added, and not of what was rounded off.
     kept.append(_column(keep, slot) * slot + _column(write, slot) * noise)
@@ -150,10 +123,9 @@ def next_noise(
 def rounding_shift(recurrence: NoiseRecurrence) -> float:
   """Returns by how much rounding moves the mechanism, at most.
 
-  Returns:
-    For all rounds and one element, in standard deviations of the draws; 0 where
-    nothing is kept, and infinite where noises become so large that `float64`
-    does not hold them on their grid.
+  That is for all rounds and one element, in standard deviations of the draws; 0
+  where nothing is kept, and infinite where noises become so large that
+  `float64` does not hold them on their grid.
   """
   num_slots = recurrence.read_weights.shape[1]
   if not num_slots:
@@ -165,18 +137,13 @@ def rounding_shift(recurrence: NoiseRecurrence) -> float:
   of_sum = (num_slots + 3) * _ROUNDING
   total = 0.0
   for phase in recurrence.phases:
-    read, keep, write = (
-      table[phase]
-      for table in (
-        recurrence.read_weights,
-        recurrence.keep_weights,
-        recurrence.write_weights,
-      )
-    )
+    read = recurrence.read_weights[phase]
+    keep = recurrence.keep_weights[phase]
+    write = recurrence.write_weights[phase]
     # Not below 0, by rounding.
     size = _TAIL * np.sqrt(np.maximum(np.diag(covariance), 0))
     of_mean = np.abs(read) @ error + of_sum * (np.abs(read) @ size)
-    total += (gaussian_draws.RELATIVE_STEP + 2 * of_mean) ** 2
+    total += (grid.RELATIVE_STEP + 2 * of_mean) ** 2
     from_slots = covariance @ read
     variance = 1 + read @ from_slots
     noise_size = _TAIL * np.sqrt(variance)
@@ -202,10 +169,6 @@ def rounding_shift(recurrence: NoiseRecurrence) -> float:
 def _is_whole(weights: np.ndarray) -> np.ndarray:
   """Returns which weights are 0, 1 or -1."""
   return (weights == 0) | (np.abs(weights) == 1)
-
-
-def _num_steps(recurrence: NoiseRecurrence) -> int:
-  return _STEPS if recurrence.read_weights.shape[1] else 1
 
 
 def _column(weights: tf.Tensor, slot: tf.Tensor) -> tf.Tensor:

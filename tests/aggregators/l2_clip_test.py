@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies as st
 
-from tff_clipping.aggregators.parts import l2_clip
+from tff_clipping.aggregators import l2_clip
 
 _DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 

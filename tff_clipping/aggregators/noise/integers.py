@@ -1,7 +1,9 @@
-"""Exact integers for distributed privacy: rounding, noise, and their bounds.
+"""Noise in integers, of which each client adds a share: Theorem 3.
 
-What is here is in the scaled domain, where one unit is the step of the integer
-grid. TensorFlow functions take and return tensors; nothing depends on TFF.
+All of it is in steps of an integer grid, to which clients round their values.
+
+Source: Kairouz et al. 2021, "The distributed discrete Gaussian mechanism for
+federated learning with secure aggregation".
 """
 
 import dataclasses
@@ -9,14 +11,10 @@ import math
 
 import tensorflow as tf
 
-from tff_clipping.aggregators.parts import (
-  gaussian_draws,
-  gaussian_table,
-  table_draws,
-)
+from tff_clipping.aggregators.noise import keys as noise_keys
+from tff_clipping.aggregators.noise import table
 
-# How much of the rounded vectors is thrown away and rounded again. The best
-# value for the bound below, after Kairouz et al. 2021, Sec. 4.1.
+# How much of the rounded vectors is thrown away and rounded again.
 _BETA = math.exp(-0.5)
 # Rounding succeeds with a probability of 1 - beta = 0.39 at least: 200 failures
 # in a row have a probability of 10^-43.
@@ -78,31 +76,21 @@ def choose_grid(
   The sum of m = `min_clients` shares has the standard deviation z * Delta for
   the sensitivity Delta of the rounded vectors. Without `bits` Delta is less
   than 1 % above `clipping_norm` * `scale`, and no sum of the largest cohort
-  wraps. With them the grid is the finest, up to that one, on which 4 standard
+  wraps. With `bits` the grid is the finest, up to that one, on which 4 standard
   deviations of an element of the sum are within half of the modulus 2^`bits`.
-  A sum of M = `max_clients` vectors of norm x, spread over d elements by a
-  rotation, has in each of them a variance of
+  A sum of M = `max_clients` vectors of norm x, spread over `dim` elements by a
+  rotation, has in each of them a variance of at most
 
-      (M x)^2 / d + M / 4 + M share_stddev^2
+      (M x)^2 / dim + M / 4 + M share_stddev^2,
 
-  at most: of the vectors, if all were the same, of their rounding, and of the
-  noise.
-
-  Args:
-    dim: The number of elements, after padding.
-    clipping_norm: c, the norm of the vectors before rounding.
-    noise_multiplier: z, with respect to Delta.
-    min_clients: m, the least cohort that the noise suffices for.
-    max_clients: M, the largest cohort.
-    bits: Of an element of the sum; `None` for so many that nothing wraps.
+  of the vectors, if all were the same, of their rounding, and of the noise.
 
   Raises:
     ValueError: If the noise is too small for an integer grid; if so few clients
       cannot bear the noise of so many elements, so many clients do not fit into
       62 bits, or the noise not into `bits`.
 
-  Source: Kairouz et al. 2021, "The distributed discrete Gaussian mechanism for
-    federated learning with secure aggregation", Theorem 1 and Sec. 4.2 and 4.4.
+  Source: Kairouz et al. 2021, Theorem 1 and Sec. 4.2 and 4.4.
   """
   shares = noise_multiplier / math.sqrt(min_clients)
   least = _MIN_STDDEV / shares
@@ -128,9 +116,7 @@ def choose_grid(
       f'{noise_multiplier}.'
     )
   largest = max_clients * (
-    math.ceil(sensitivity)
-    + math.ceil(gaussian_table.NUM_STDDEVS * share_stddev)
-    + 1
+    math.ceil(sensitivity) + math.ceil(table.NUM_STDDEVS * share_stddev) + 1
   )
   modulus = 2 ** (largest.bit_length() + 1) if bits is None else 2**bits
   if modulus > 2**62:
@@ -143,14 +129,9 @@ def choose_grid(
 def _choose_norm(
   dim: int, shares: float, max_clients: int, bits: int, least: float
 ) -> float:
-  """Returns the largest norm, in steps, whose sums hardly wrap.
+  """Returns the largest norm, in steps, from `least`, whose sums hardly wrap.
 
-  Args:
-    dim: The number of elements.
-    shares: The noise of one client over Delta.
-    max_clients: The largest cohort.
-    bits: Of an element of the sum.
-    least: What the norm must be at least.
+  `shares` is the noise of one client over Delta.
   """
   # The variance of an element is square x^2 + linear x + constant, with the
   # bound of `rounded_norm_bound` that is always the smaller one for this beta.
@@ -171,10 +152,6 @@ def _choose_norm(
 
 def rounded_norm_bound(norm: float, dim: int) -> float:
   """Returns what the norm of a vector is accepted to be after rounding.
-
-  Args:
-    norm: The norm before rounding, in steps.
-    dim: The number of elements.
 
   Source: Kairouz et al. 2021, Eq. (2), for beta = e^-0.5.
   """
@@ -197,13 +174,7 @@ def round_to_norm(
   floating-point numbers were, the result is no longer. A vector that cannot be
   rounded so, because it is longer itself, becomes zero.
 
-  Args:
-    vector: A `float32` tensor of shape [dim], in steps.
-    max_norm: The bound, in steps.
-    key: An `int64` tensor of shape [2].
-
-  Returns:
-    An `int64` tensor of shape [dim].
+  Both `vector` (`float32`, of shape [dim]) and `max_norm` are in steps.
   """
   floor = tf.floor(vector)
   fraction = vector - floor
@@ -212,9 +183,7 @@ def round_to_norm(
 
   def attempt(tries):
     uniform = tf.random.stateless_uniform(
-      tf.shape(vector),
-      seed=tf.random.experimental.stateless_fold_in(key, tries),
-      alg='philox',
+      vector.shape, noise_keys.derive_key(key, tries), alg='philox'
     )
     return tf.cast(floor + tf.cast(uniform < fraction, tf.float32), tf.int64)
 
@@ -224,7 +193,7 @@ def round_to_norm(
   _, rounded = tf.while_loop(
     lambda tries, rounded: (tries < _MAX_TRIES) & is_too_long(rounded),
     lambda tries, _: (tries + 1, attempt(tries)),
-    (tf.constant(1, tf.int64), attempt(tf.constant(0, tf.int64))),
+    (tf.constant(1), attempt(0)),
   )
   # Elements of 2^31 and more could overflow the sum of squares, and are too
   # long.
@@ -237,103 +206,75 @@ def draw_discrete_gaussian(
 ) -> tf.Tensor:
   """Draws integers from the discrete Gaussian distribution.
 
-  The probability of k is proportional to exp(-k^2 / (2 `stddev`^2)). They come
-  from a table of 126 bits: no floating-point number is between the generator
-  and the result. A `stddev` that is too wide for a table is that of a X_1 + X_2
-  with an integer a, where both are of the same parameter s and s^2 (a^2 + 1) is
-  `stddev`^2: probabilities of such a sum are off by a factor of 1 + 2 exp(-2
-  pi^2 s^2 / (a^2 + 1)) at most, which is below 1 + 1e-300.
+  The probability of k is proportional to exp(-k^2 / (2 `stddev`^2)). A `stddev`
+  that is too wide for a table is that of a X_1 + X_2 with an integer a, where
+  both have the parameter s and s^2 (a^2 + 1) is `stddev`^2: probabilities of
+  such a sum are off by a factor of 1 + 2 exp(-2 pi^2 s^2 / (a^2 + 1)) at most,
+  which is below 1 + 1e-300.
 
-  The distribution is within 2^-126 * 24 * `stddev` + 1e-31 of the exact one in
-  total variation. For 1e13 draws, that of a model of 1e8 elements in 1,000
-  rounds of 100 clients, at the largest `stddev`, delta is off by less than
-  (1 + e^epsilon) * 2e-18.
-
-  Args:
-    size: The number of integers.
-    stddev: The parameter, at least 8.
-    key: An `int64` tensor of shape [2].
-
-  Returns:
-    An `int64` tensor of shape [size].
+  A draw is within 2^-126 * 24 * `stddev` + 1e-31 of the exact law in total
+  variation. For 1e13 draws (1e8 elements, 1,000 rounds of 100 clients), at the
+  largest `stddev`, delta is off by less than (1 + e^epsilon) * 2e-18.
 
   Source: Canonne et al. 2020, "The discrete Gaussian for differential privacy",
-    for the distribution; `gaussian_draws` for the sum of two.
+    for the distribution; `gaussian` for the sum of two.
   """
-  largest, part_stddev = split_stddev(stddev)
-  table = tuple(map(tf.constant, gaussian_table.alias_table(part_stddev)))
-  keys = tf.random.stateless_uniform(
-    [2, 2, 2], key, minval=None, maxval=None, dtype=tf.int64, alg='philox'
+  scale, part_stddev = split_stddev(stddev)
+  drawn = table.draw_combined(
+    size,
+    noise_keys.draw_words(key, [2, 2]),
+    part_stddev,
+    2 if scale else 1,
+    lambda *parts: scale * parts[0] + parts[1] if scale else parts[0],
   )
-
-  def draw(keys):
-    return tf.cast(table_draws.draw_from_table(size, keys, table), tf.int64)
-
-  drawn = draw(keys[0])
-  return largest * drawn + draw(keys[1]) if largest else drawn
+  return tf.cast(drawn, tf.int64)
 
 
 def split_stddev(stddev: float) -> tuple[int, float]:
-  """Returns a and s of a X_1 + X_2; (0, `stddev`) where X_2 alone will do.
+  """Returns a and s of a X_1 + X_2; (0, `stddev`) where X_2 alone will do."""
+  scale = 0
+  while stddev / math.sqrt(scale**2 + 1) > _TABLE_STDDEV:
+    scale += 1
+  return scale, stddev / math.sqrt(scale**2 + 1)
 
-  Args:
-    stddev: The parameter of the sum.
+
+def encode(vector: tf.Tensor, grid: Grid, key: tf.Tensor) -> tf.Tensor:
+  """Returns a client's vector in integers, with its share of the noise.
+
+  `vector` (`float32`, of shape [dim]) is clipped and rotated. No two calls may
+  share a key.
   """
-  largest = 0
-  while stddev / math.sqrt(largest**2 + 1) > _TABLE_STDDEV:
-    largest += 1
-  return largest, stddev / math.sqrt(largest**2 + 1)
+  keys = noise_keys.draw_words(key, [2, 2])
+  rounded = round_to_norm(vector * grid.scale, grid.sensitivity, keys[0])
+  noise = draw_discrete_gaussian(vector.shape[0], grid.share_stddev, keys[1])
+  return _remainder(rounded + noise, grid.modulus)
 
 
-def draw_shares(
-  size: int,
-  stddev: float,
-  num_shares: tf.Tensor,
-  key: tf.Tensor,
-  *,
-  max_shares: int,
+def decode(
+  total: tf.Tensor, grid: Grid, num_missing: tf.Tensor, key: tf.Tensor
 ) -> tf.Tensor:
-  """Draws noise for several clients: of variance `num_shares` * `stddev`^2.
+  """Returns the vector of a sum of integers, with the missing shares.
 
-  Four shares are as private as one of twice the `stddev`, so that a few draws
-  stand for many shares.
-
-  Args:
-    size: The number of integers.
-    stddev: The parameter of one share, at least 8.
-    num_shares: How many, an `int32` scalar; 0 gives zeros.
-    key: An `int64` tensor of shape [2].
-    max_shares: `num_shares` is at most this; not negative.
-
-  Returns:
-    An `int64` tensor of shape [size].
+  The `num_missing` shares that the largest cohort has more are drawn one by
+  one, as clients draw them. No two calls may share a key.
   """
-  total = tf.zeros([size], tf.int64)
-  if max_shares == 0:
-    return total
-  # Draws for 1, 4, 16, ... shares, as far as needed, and as tables allow.
-  steps = 0
-  while 4 ** (steps + 1) <= max_shares and (
-    2 ** (steps + 1) * stddev <= _MAX_STDDEV
-  ):
-    steps += 1
-  for step in range(steps, -1, -1):
-    width = 4**step
 
-    def add_draw(i, drawn, step=step):
-      # All 128 bits: `stateless_fold_in` of an `int32` leaves 32.
-      draw_key = gaussian_draws.derive_key(
-        key, tf.stack([tf.constant(step, tf.int64), tf.cast(i, tf.int64)])
-      )
-      return i + 1, drawn + draw_discrete_gaussian(
-        size, stddev * 2**step, draw_key
-      )
-
-    num_draws = num_shares // width
-    _, total = tf.while_loop(
-      lambda i, _, num_draws=num_draws: i < num_draws,
-      add_draw,
-      (tf.constant(0, tf.int32), total),
+  def add_share(i, drawn):
+    share = draw_discrete_gaussian(
+      total.shape[0], grid.share_stddev, noise_keys.derive_key(key, i)
     )
-    num_shares -= num_draws * width
-  return total
+    return i + 1, drawn + share
+
+  _, noised = tf.while_loop(
+    lambda i, _: i < num_missing, add_share, (tf.constant(0), total)
+  )
+  # Once more, to what is in [-modulus / 2, modulus / 2): with the missing
+  # shares the remainder is that of the largest cohort's noise.
+  half = grid.modulus // 2
+  noised = _remainder(noised + half, grid.modulus) - half
+  return tf.cast(tf.cast(noised, tf.float64) / grid.scale, tf.float32)
+
+
+def _remainder(numbers: tf.Tensor, modulus: int) -> tf.Tensor:
+  """Returns integers modulo a power of 2, from 0."""
+  return tf.bitwise.bitwise_and(numbers, tf.constant(modulus - 1, tf.int64))

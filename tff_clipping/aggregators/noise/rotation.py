@@ -1,14 +1,13 @@
 """A random rotation, which spreads a vector over all of its elements.
 
 With signs s_i that are drawn at random, and a Hadamard matrix H, it is
-x -> H (s * x) / sqrt(d), which keeps norms. Whoever knows the signs can turn it
-back: they are public, and no privacy rests on them.
+x -> H (s * x) / sqrt(d), which keeps norms. The signs are public, and no
+privacy rests on them.
 
-TFF's `HadamardTransformFactory` does the same for a power of 2 elements, in
-log2(d) passes over the vector, each with a matrix of 2 by 2. Here a pass has a
-matrix of up to 64 by 64, which takes a quarter of the time; and there are
-matrices for 3 and 5 times a power of 2 as well, so that a vector is padded by a
-third at most, in place of to twice its size.
+TFF's `HadamardTransformFactory` does the same with matrices of 2 by 2, and pads
+to a power of 2. Here a pass has a matrix of up to 64 by 64, which takes a
+quarter of the time, and sizes are 3 and 5 times a power of 2 as well, so that a
+vector is padded by a third at most.
 
 Source: Kairouz et al. 2021, "The distributed discrete Gaussian mechanism for
 federated learning with secure aggregation", Algorithm 1; Paley 1933, "On
@@ -20,19 +19,16 @@ import math
 import numpy as np
 import tensorflow as tf
 
-# The largest matrix of a pass has 2^6 columns: larger ones are more to
-# multiply, smaller ones more passes.
+from tff_clipping.aggregators.noise.keys import draw_words
+
+# The largest matrix of a pass has 2^6 columns.
 _LARGEST_LOG2 = 6
 # Of the sizes that are no power of 2, the primes less 1 that give matrices.
 _PALEY = {3: 11, 5: 19}
 
 
 def padded_size(size: int) -> int:
-  """Returns the least number of elements, from `size`, that can be rotated.
-
-  Args:
-    size: A number of elements, at least 0.
-  """
+  """Returns the least number of elements, from `size`, that can be rotated."""
   sizes = [1 << max(0, size - 1).bit_length()]
   for odd in _PALEY:
     # A matrix of 12 or 20 elements is the smallest one.
@@ -46,44 +42,26 @@ def rotate(vector: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
   Args:
     vector: A `float32` tensor of shape [d], where d is a `padded_size`.
-    seed: The stateless seed of the signs, shape [2].
-
-  Raises:
-    ValueError: If d is none.
+    seed: Of the signs, an `int64` tensor of shape [2].
   """
   signed = vector * _draw_signs(vector.shape[0], seed)
   return _transform(signed, lambda matrix: matrix)
 
 
 def rotate_back(vector: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-  """Returns the vector that `rotate` made this one of.
-
-  Args:
-    vector: A `float32` tensor of shape [d], where d is a `padded_size`.
-    seed: As for `rotate`.
-
-  Raises:
-    ValueError: If d is none.
-  """
+  """Returns the vector that `rotate` made this one of; see there."""
   turned = _transform(vector, np.transpose)
   return turned * _draw_signs(vector.shape[0], seed)
 
 
 def _draw_signs(dim: int, seed: tf.Tensor) -> tf.Tensor:
-  bits = tf.random.stateless_uniform(
-    [dim], seed, minval=None, maxval=None, dtype=tf.int32, alg='philox'
-  )
-  return tf.where(bits < 0, -1.0, 1.0)
+  return tf.where(draw_words(seed, [dim], tf.int32) < 0, -1.0, 1.0)
 
 
 def _transform(vector: tf.Tensor, side) -> tf.Tensor:
   """Returns a product of matrices times a vector, with `side` of each."""
   dim = vector.shape[0]
-  if dim != padded_size(dim):
-    raise ValueError(
-      '`vector` must have a number of elements that can be rotated, such as '
-      f'{padded_size(dim)}, found {dim}.'
-    )
+  assert dim == padded_size(dim), dim
   for matrix in _matrices(dim):
     # The whole is the Kronecker product of all of them. A pass takes the last
     # digit of an element's place, and puts it first for the next one.

@@ -8,10 +8,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators, privacy
-from tff_clipping.aggregators.parts import (
-  gaussian_draws,
-  grid_sums,
-  noise_stream,
+from tff_clipping.aggregators.noise import (
+  gaussian,
+  grid,
+  stream,
 )
 from tff_clipping.privacy import correlated_noise
 
@@ -33,7 +33,7 @@ def _recurrence(request):
 
 def _next(recurrence, stddev, round_num, slots, key=(1, 2)):
   with tf.device('cpu'):
-    (noise,), (slots,) = noise_stream.next_noise(
+    (noise,), (slots,) = stream.next_noise(
       recurrence,
       stddev,
       tf.constant(key, tf.int64),
@@ -57,8 +57,8 @@ def _replay(monkeypatch, recurrence, stddev, noises, keep=lambda slots: slots):
   means, draws = [], []
   with monkeypatch.context() as patch:
     # Nothing is rounded but the means.
-    patch.setattr(gaussian_draws, 'round_noise', lambda noise, step: noise)
-    patch.setattr(gaussian_draws, 'draw_gaussian', lambda *_: draws)
+    patch.setattr(grid, 'round_noise', lambda noise, step: noise)
+    patch.setattr(gaussian, 'draw_gaussian', lambda *_: draws)
     for round_num, noise in enumerate(noises):
       draws[:] = [np.zeros_like(noise)]
       mean, _ = _next(recurrence, stddev, round_num, slots)
@@ -71,7 +71,7 @@ def _replay(monkeypatch, recurrence, stddev, noises, keep=lambda slots: slots):
 
 
 def _on_grid(recurrence, stddev, values):
-  step = float(noise_stream.release_step(recurrence, stddev))
+  step = stream.num_steps(recurrence) * float(grid.grid_step(stddev))
   return np.round(values / step) * step
 
 
@@ -100,10 +100,10 @@ def test_a_client_moves_the_rounds_as_c_says_but_for_the_rounding(
 ):
   beyond = _move_beyond_theory(monkeypatch, recurrence, stddev)
   # Half a step for each of two means, and hardly more for `float64`.
-  step = float(gaussian_draws.grid_step(stddev))
+  step = float(grid.grid_step(stddev))
   assert np.all(np.abs(beyond) <= step / stddev * 1.001)
   of_element = np.max(np.linalg.norm(beyond, axis=0))
-  bound = noise_stream.rounding_shift(recurrence)
+  bound = stream.rounding_shift(recurrence)
   # By chance a fraction of it.
   assert bound / 10 < of_element <= bound
   # With slots of 24 bits that is not true.
@@ -134,11 +134,11 @@ def test_the_shift_is_a_step_an_element_and_round():
   strategy = correlated_noise.BandedStrategy
   bands = strategy(num_rounds=100, coefficients=(1.0, 0.5)).recurrence
   # The rounding of `float64` adds little.
-  shift = noise_stream.rounding_shift(bands)
+  shift = stream.rounding_shift(bands)
   assert shift == pytest.approx(2.0**-29 * 10, rel=1e-2, abs=0)
   assert shift > 2.0**-29 * 10
   alone = privacy.identity_strategy(num_rounds=100).recurrence
-  assert noise_stream.rounding_shift(alone) == 0
+  assert stream.rounding_shift(alone) == 0
 
 
 def _shift_by_sums(recurrence):
@@ -186,7 +186,7 @@ def test_the_rounding_of_float64_counts_where_noises_are_large():
     keep_weights=rng.uniform(0.5, 1, [2, 3]),
     write_weights=rng.normal(size=[2, 3]) * 14,
   )
-  found = noise_stream.rounding_shift(recurrence)
+  found = stream.rounding_shift(recurrence)
   # A good part of it is that of `float64`.
   assert found > 1.2 * math.sqrt(8) * 2.0**-29
   assert found == pytest.approx(_shift_by_sums(recurrence), rel=1e-6, abs=0)
@@ -199,7 +199,7 @@ def test_a_sum_of_rounded_slots_is_rounded():
     keep_weights=np.array([[0.9, 0.0]]),
     write_weights=np.array([[1e-3, 1.0]]),
   )
-  found = noise_stream.rounding_shift(recurrence) - 2.0**-29 * math.sqrt(12)
+  found = stream.rounding_shift(recurrence) - 2.0**-29 * math.sqrt(12)
   by_sums = _shift_by_sums(recurrence) - 2.0**-29 * math.sqrt(12)
   assert found == pytest.approx(by_sums, rel=1e-6, abs=0)
 
@@ -208,7 +208,7 @@ def test_a_sum_of_rounded_slots_is_rounded():
 def test_the_shift_of_a_strategy_is_that_of_sums_over_roundings(name):
   recurrence = _STRATEGIES[name].recurrence
   # But for the rounding to the grid, which is nearly all of it.
-  found = noise_stream.rounding_shift(recurrence) - 2.0**-29 * math.sqrt(12)
+  found = stream.rounding_shift(recurrence) - 2.0**-29 * math.sqrt(12)
   by_sums = _shift_by_sums(recurrence) - 2.0**-29 * math.sqrt(12)
   assert found > 0
   assert found == pytest.approx(by_sums, rel=1e-3, abs=0)
@@ -223,7 +223,7 @@ def test_the_largest_noise_is_2_to_the_22_deviations():
     strategy = correlated_noise.BandedStrategy(
       num_rounds=num_rounds, coefficients=(1.0, 2.0)
     )
-    shift = noise_stream.rounding_shift(strategy.recurrence)
+    shift = stream.rounding_shift(strategy.recurrence)
     assert math.isfinite(shift) == is_held
 
 
@@ -236,26 +236,25 @@ def test_noises_that_float64_does_not_hold_are_refused(
   strategy = correlated_noise.BandedStrategy(
     num_rounds=num_rounds, coefficients=coefficients
   )
-  assert noise_stream.rounding_shift(strategy.recurrence) == math.inf
+  assert stream.rounding_shift(strategy.recurrence) == math.inf
   factory = aggregators.correlated_noise_factory(strategy, 1.0)
   with pytest.raises(ValueError, match='with smaller coefficients'):
     factory.create(tff.TensorType(np.float32, [1]))
 
 
 def test_noise_pays_for_the_shift_up_to_a_multiplier_of_32():
-  value_type = tff.to_type([(np.float32, [3, 5]), (np.float64, [])])
   shift = 1e-3
-  factor = grid_sums.noise_factor(value_type, shift)
+  factor = grid.noise_factor(16, shift)
   # Four for the root of 16 elements.
   for multiplier in (1, 32):
     moved = 1 / (multiplier * factor) + 4 * shift
     assert moved <= 1 / multiplier * (1 + 1e-12)
   assert 1 / (32.1 * factor) + 4 * shift > 1 / 32.1
   # Of a larger multiplier that is known, up to that.
-  factor = grid_sums.noise_factor(value_type, shift, 100.0)
+  factor = grid.noise_factor(16, shift, 100.0)
   assert 1 / (100 * factor) + 4 * shift == pytest.approx(1 / 100, rel=1e-12)
-  assert factor > grid_sums.noise_factor(value_type, shift, 2.0)
+  assert factor > grid.noise_factor(16, shift, 2.0)
   with pytest.raises(ValueError, match='must be by at most 0.0156'):
-    grid_sums.noise_factor(value_type, 1 / 200)
+    grid.noise_factor(16, 1 / 200)
   with pytest.raises(ValueError, match='a strategy for fewer rounds'):
-    grid_sums.noise_factor(value_type, math.inf)
+    grid.noise_factor(16, math.inf)

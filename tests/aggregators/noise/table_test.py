@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tff_clipping.aggregators.parts import gaussian_table
+from tff_clipping.aggregators.noise import table
 
 
 @pytest.mark.parametrize('stddev', [8.0, 2048.0])
 def test_columns_give_the_probabilities_to_126_bits(stddev):
-  table, low = gaussian_table.alias_table(stddev)
+  entries, low = table.alias_table(stddev)
   whole = 2**110
   # An index from the end is that of a negative integer.
-  found = [0] * len(table)
-  for column, (entry, rest) in enumerate(zip(table, low, strict=True)):
+  found = [0] * len(entries)
+  for column, (entry, rest) in enumerate(zip(entries, low, strict=True)):
     other, high = divmod(int(entry), 2**16)
     threshold = (high * 2**47 + int(rest[0])) * 2**47 + int(rest[1])
     found[column] += threshold
     found[other] += whole - threshold
   assert sum(found) == 2**126
-  weights = gaussian_table.gaussian_weights(stddev, math.ceil(12 * stddev) + 1)
+  weights = table.gaussian_weights(stddev, math.ceil(12 * stddev) + 1)
   total = 2 * sum(weights) - weights[0]
   for k in range(-(2**15), 2**15):
     weight = weights[abs(k)] if abs(k) < len(weights) else 0

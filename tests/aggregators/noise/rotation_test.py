@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 import tensorflow as tf
 
-from tff_clipping.aggregators.parts import hadamard
+from tff_clipping.aggregators.noise import rotation
 
 _SEED = tf.constant([3, 4], tf.int64)
 
@@ -14,7 +14,7 @@ _SEED = tf.constant([3, 4], tf.int64)
 def test_it_is_a_hadamard_matrix_after_signs(dim):
   rotated = np.transpose(
     [
-      hadamard.rotate(column, _SEED).numpy()
+      rotation.rotate(column, _SEED).numpy()
       for column in tf.eye(min(dim, 64), dim)
     ]
   )
@@ -29,8 +29,8 @@ def test_of_a_power_of_2_it_is_sylvesters_matrix():
   vector = np.random.default_rng(1).normal(size=2048).astype(np.float32)
   matrix = scipy.linalg.hadamard(2048) / np.sqrt(2048)
   # What a constant becomes shows the signs.
-  signs = np.sign(matrix @ hadamard.rotate(tf.ones([2048]), _SEED).numpy())
-  found = hadamard.rotate(tf.constant(vector), _SEED).numpy()
+  signs = np.sign(matrix @ rotation.rotate(tf.ones([2048]), _SEED).numpy())
+  found = rotation.rotate(tf.constant(vector), _SEED).numpy()
   np.testing.assert_allclose(found, matrix @ (signs * vector), atol=1e-5)
   assert 900 < np.sum(signs > 0) < 1148
 
@@ -41,25 +41,20 @@ def test_of_a_power_of_2_it_is_sylvesters_matrix():
    (159_010, 163_840), (163_841, 196_608), (196_609, 262_144)],
 )  # fmt: skip
 def test_padding_is_a_third_at_most(size, padded):
-  assert hadamard.padded_size(size) == padded
+  assert rotation.padded_size(size) == padded
 
 
 @pytest.mark.parametrize('dim', [512, 160, 96])
 def test_it_is_turned_back(dim):
   vector = np.random.default_rng(0).normal(size=dim).astype(np.float32)
-  rotated = hadamard.rotate(tf.constant(vector), _SEED)
-  back = hadamard.rotate_back(rotated, _SEED).numpy()
+  rotated = rotation.rotate(tf.constant(vector), _SEED)
+  back = rotation.rotate_back(rotated, _SEED).numpy()
   np.testing.assert_allclose(back, vector, atol=1e-5)
-  other = hadamard.rotate_back(rotated, _SEED + 1).numpy()
+  other = rotation.rotate_back(rotated, _SEED + 1).numpy()
   assert np.max(np.abs(other - vector)) > 0.1
 
 
 def test_one_large_element_is_spread():
   vector = tf.one_hot(5, 4096)
-  rotated = hadamard.rotate(vector, _SEED).numpy()
+  rotated = rotation.rotate(vector, _SEED).numpy()
   np.testing.assert_allclose(np.abs(rotated), 1 / 64, rtol=1e-5)
-
-
-def test_size_that_cannot_be_rotated_raises():
-  with pytest.raises(ValueError, match='such as 8, found 6'):
-    hadamard.rotate(tf.ones([6]), _SEED)

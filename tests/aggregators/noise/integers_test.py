@@ -7,14 +7,17 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from tff_clipping.aggregators.parts import discrete_gaussian
+from tff_clipping.aggregators.noise import integers
 
 _KEY = tf.constant([11, 12], tf.int64)
+_GRID = integers.Grid(
+  scale=4.0, sensitivity=100.0, share_stddev=9.0, modulus=2**20
+)
 
 
 @pytest.mark.parametrize('stddev', [8.0, 2730.0, 2731.0, 2.0**17])
 def test_wide_noise_is_a_sum_of_two_from_a_table(stddev):
-  largest, part = discrete_gaussian.split_stddev(stddev)
+  largest, part = integers.split_stddev(stddev)
   assert part**2 * (largest**2 + 1) == pytest.approx(stddev**2)
   # The columns of a table have room for 12 of it.
   assert 12 * part + 1 < 2**15
@@ -44,57 +47,54 @@ def _excess(draws, stddev):
 
 @pytest.mark.parametrize('stddev', [8.0, 30.0])
 def test_draws_have_the_stated_distribution_and_no_other(stddev):
-  draws = discrete_gaussian.draw_discrete_gaussian(
-    100_000, stddev, _KEY
-  ).numpy()
+  draws = integers.draw_discrete_gaussian(100_000, stddev, _KEY).numpy()
   assert _excess(draws, stddev) < 6
   assert _excess(draws, 0.9 * stddev) > 6
   assert _excess(draws, 1.1 * stddev) > 6
 
 
 def test_wide_draws_have_the_stated_distribution():
-  draws = discrete_gaussian.draw_discrete_gaussian(40_000, 1e4, _KEY).numpy()
+  draws = integers.draw_discrete_gaussian(40_000, 1e4, _KEY).numpy()
   # P(sqrt(n) D > 2.9) is 1e-7; for a standard deviation that is off by a tenth,
   # it is 5 and more.
   for factor, fits in ((1.0, True), (0.9, False), (1.1, False)):
     found = stats.kstest(draws, 'norm', args=(0, factor * 1e4)).statistic
     assert (math.sqrt(len(draws)) * found < 2.9) == fits
   # Each integer is possible, not those of the wide part alone.
-  largest, _ = discrete_gaussian.split_stddev(1e4)
+  largest, _ = integers.split_stddev(1e4)
   assert len(set(draws % largest)) == largest
 
 
-def test_shares_come_from_all_bits_of_their_key():
+def test_missing_shares_come_from_all_bits_of_a_key(monkeypatch):
   # A seed of 32 bits can be searched by who sees some of the draws.
   seeds = []
-  draw = discrete_gaussian.draw_discrete_gaussian
 
   def record(size, stddev, key):
+    assert (size, stddev) == (10, _GRID.share_stddev)
     seeds.append(key)
-    return draw(size, stddev, key)
+    return tf.ones([size], tf.int64)
 
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(discrete_gaussian, 'draw_discrete_gaussian', record)
-    discrete_gaussian.draw_shares(10, 9.0, tf.constant(23), _KEY, max_shares=80)
-  seeds = np.array(seeds)
-  # 23 = 16 + 4 + 3 * 1 shares.
-  assert seeds.shape == (5, 2)
-  assert len(set(seeds.flat)) == 10
+  monkeypatch.setattr(integers, 'draw_discrete_gaussian', record)
+  found = integers.decode(
+    tf.zeros([10], tf.int64), _GRID, tf.constant(23), _KEY
+  )
+  np.testing.assert_array_equal(found, np.full(10, 23 / _GRID.scale))
+  assert len(set(np.ravel(seeds))) == 46
   assert np.all(np.abs(seeds) > 2**32)
 
 
-@pytest.mark.parametrize('num_shares', [0, 1, 3, 4, 23, 80])
-def test_shares_have_the_variance_of_their_number(num_shares):
-  draws = discrete_gaussian.draw_shares(
-    50_000, 9.0, tf.constant(num_shares), _KEY, max_shares=80
-  ).numpy()
+@pytest.mark.parametrize('num_shares', [0, 1, 3, 23])
+def test_missing_shares_have_the_variance_of_their_number(num_shares):
+  total = tf.zeros([50_000], tf.int64)
+  found = integers.decode(total, _GRID, tf.constant(num_shares), _KEY)
   # Six standard deviations of the estimate.
-  assert np.std(draws) == pytest.approx(9 * math.sqrt(num_shares), rel=0.02)
+  expected = 9 / 4 * math.sqrt(num_shares)
+  assert np.std(found) == pytest.approx(expected, rel=0.02)
 
 
 def test_rounding_keeps_the_mean():
   vector = tf.fill([40_000], 2.25)
-  rounded = discrete_gaussian.round_to_norm(vector, 1e4, _KEY).numpy()
+  rounded = integers.round_to_norm(vector, 1e4, _KEY).numpy()
   assert set(rounded) == {2, 3}
   # The standard deviation of the mean is 0.002.
   assert np.mean(rounded) == pytest.approx(2.25, abs=0.013)
@@ -105,8 +105,8 @@ def test_rounded_norm_never_exceeds_its_bound(seed):
   dim, norm = 256, 64.0
   vector = np.random.default_rng(seed).normal(size=dim)
   vector = (vector / np.linalg.norm(vector) * norm).astype(np.float32)
-  bound = discrete_gaussian.rounded_norm_bound(norm, dim)
-  rounded = discrete_gaussian.round_to_norm(
+  bound = integers.rounded_norm_bound(norm, dim)
+  rounded = integers.round_to_norm(
     tf.constant(vector), bound, tf.constant([seed, 0], tf.int64)
   ).numpy()
   assert np.sum(rounded**2) <= bound**2
@@ -117,18 +117,18 @@ def test_rounded_norm_never_exceeds_its_bound(seed):
 @pytest.mark.parametrize('value', [100.0, 1e30, math.inf, math.nan])
 def test_vector_that_is_too_long_becomes_zero(value):
   vector = tf.constant([value, 0.5])
-  rounded = discrete_gaussian.round_to_norm(vector, 10.0, _KEY)
+  rounded = integers.round_to_norm(vector, 10.0, _KEY)
   np.testing.assert_array_equal(rounded, [0, 0])
 
 
 def test_bound_of_rounded_norms():
   # min(10 + 2, sqrt(100 + 1 + 1 * (10 + 1))) for 4 elements.
-  bound = discrete_gaussian.rounded_norm_bound(10.0, 4)
+  bound = integers.rounded_norm_bound(10.0, 4)
   assert bound == pytest.approx(math.sqrt(112))
 
 
 def test_grid_has_room_for_the_largest_cohort():
-  grid = discrete_gaussian.choose_grid(
+  grid = integers.choose_grid(
     dim=1024,
     clipping_norm=0.5,
     noise_multiplier=2.0,
@@ -143,7 +143,7 @@ def test_grid_has_room_for_the_largest_cohort():
 
 
 def test_small_noise_makes_the_grid_finer():
-  grid = discrete_gaussian.choose_grid(
+  grid = integers.choose_grid(
     dim=4,
     clipping_norm=1.0,
     noise_multiplier=1e-3,
@@ -155,7 +155,7 @@ def test_small_noise_makes_the_grid_finer():
 
 def test_too_much_noise_for_one_client_raises():
   with pytest.raises(ValueError, match='too large for its tables'):
-    discrete_gaussian.choose_grid(
+    integers.choose_grid(
       dim=2**24,
       clipping_norm=1.0,
       noise_multiplier=50.0,
@@ -172,7 +172,7 @@ def _grid_with_bits(bits, **changes):
     min_clients=100,
     max_clients=100,
   )
-  return discrete_gaussian.choose_grid(**arguments | changes, bits=bits)
+  return integers.choose_grid(**arguments | changes, bits=bits)
 
 
 def test_bits_have_the_scale_that_tff_tunes():

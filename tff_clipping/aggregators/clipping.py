@@ -1,0 +1,374 @@
+"""Clips clients' updates to L2 norms before they are aggregated."""
+
+import collections
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping.aggregators import factories, l2_clip
+
+
+class Clip(NamedTuple):
+  """A clip of clients' values.
+
+  Attributes:
+    norm: c, of all tensors together; infinite without a clip.
+    build: Returns the clip of values of a type, a function in a graph.
+    measured: The constants that are measured of the norm.
+  """
+
+  norm: float
+  build: Callable[[tff.Type], Callable[..., l2_clip.Clipped]]
+  measured: Mapping[str, Any]
+
+
+# What is not finite becomes zero all the same.
+NO_CLIP = Clip(math.inf, lambda _: l2_clip.zero_if_not_finite, {})
+
+
+def difference_clipping_factory(
+  clipping_norm: float | tff.templates.EstimationProcess,
+  inner_agg_factory: tff.aggregators.AggregationFactory | None = None,
+  *,
+  count_sum_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
+) -> tff.aggregators.AggregationFactory:
+  """Clips the update difference of each client, as a whole, in L2.
+
+  At CLIENTS, `value * min(1, clipping_norm / ||value||)` with the norm over all
+  the tensors of `value`, then `inner_agg_factory` on the clipped values. It is
+  weighted if `inner_agg_factory` is; weights pass through.
+
+  Guarantee: the norm of what reaches `inner_agg_factory` is at most
+  `clipping_norm`, in real arithmetic, for every input and every dtype. So one
+  client more or less moves the sum by at most `clipping_norm`, and one client
+  replaced by another by at most twice that.
+
+  An update with a NaN or an infinity, or whose sum of squares is above the
+  largest `float32`, becomes zero. Zero stays zero. See
+  `l2_clip.clip_by_l2_norm` for all the edge cases.
+
+  Measurements:
+    clipping: Those of `inner_agg_factory`.
+    clipping_norm: The clipping norm of this round, `float32`.
+    clipped_count: How many updates were longer than it.
+    zeroed_count: How many updates were not finite or too long, and so zero.
+
+  The two counts are exact, and measured only if `count_sum_factory` is given.
+
+  State: `clipping_norm`, `inner_agg`, `count_agg`.
+
+  For example:
+
+  ```
+  mean = tff.aggregators.UnweightedMeanFactory()
+  process = difference_clipping_factory(0.5, mean).create(
+    tff.TensorType(np.float32, [2])
+  )
+  ```
+
+  On the updates (3, 4) and (0, 0.25), the result is (0.15, 0.325).
+
+  Args:
+    clipping_norm: c, from 1e-12 to 1e19, in the unit of the updates; or a
+      process that reports it as `float32` at the server and whose `next` takes
+      the norms before the clip, `float32` at the clients (0 for an update that
+      became zero).
+    inner_agg_factory: Aggregates the clipped updates. `None` is
+      `tff.aggregators.SumFactory()`.
+    count_sum_factory: Sums the counts, two `int32` scalars in an `OrderedDict`
+      from each client: for example `tff.aggregators.SumFactory()`, or
+      `tff.aggregators.SecureSumFactory(1, 0)`. `None` to measure none, as where
+      something inside adds noise.
+
+  Returns:
+    An aggregation factory.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If `clipping_norm` is a number that is not finite or too small.
+
+  Source: Alg. CE-FedAvg, line "Clip", and Eq. (clip).
+  """
+  if isinstance(clipping_norm, tff.templates.EstimationProcess):
+    return _clipping_factory(
+      lambda _: l2_clip.clip_by_l2_norm,
+      'clipping_norm',
+      clipping_norm,
+      'clipped_count',
+      inner_agg_factory,
+      count_sum_factory,
+    )
+  clip = _whole_clip(clipping_norm)
+  return _clipping_factory(
+    clip.build,
+    'clipping_norm',
+    clip.measured['clipping_norm'],
+    'clipped_count',
+    inner_agg_factory,
+    count_sum_factory,
+  )
+
+
+def per_layer_clipping_factory(
+  clipping_norms: Sequence[float],
+  inner_agg_factory: tff.aggregators.AggregationFactory | None = None,
+  *,
+  count_sum_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
+) -> tff.aggregators.AggregationFactory:
+  """Clips tensor k of each client's update to `clipping_norms[k]`.
+
+  At CLIENTS, x_k * min(1, c_k / ||x_k||) for each tensor x_k, then
+  `inner_agg_factory` on the clipped values. It is weighted if
+  `inner_agg_factory` is.
+
+  Guarantee: the norm of what reaches `inner_agg_factory` is at most
+  sqrt(sum_k c_k^2), in real arithmetic. That is the sensitivity to charge, and
+  what a noise multiplier multiplies: `combined_clipping_norm(clipping_norms)`
+  returns it. `dp_mean_factory` takes the norms, and adds the noise.
+
+  An update with a tensor that is not finite, or whose sum of squares is above
+  the largest `float32`, becomes zero as a whole. Zero stays zero.
+
+  Measurements:
+    clipping: Those of `inner_agg_factory`.
+    clipping_norms: The constants c_k, `float32`, in a tensor of shape [K].
+    clipped_counts: How many updates were longer, for each tensor, `int32` of
+      shape [K].
+    zeroed_count: How many updates became zero.
+
+  The counts are exact, and measured only if `count_sum_factory` is given.
+
+  State: `clipping_norms` (empty), `inner_agg`, `count_agg`.
+
+  Args:
+    clipping_norms: c_1 ... c_K, each from 1e-12 to 1e19, in the order of the
+      tensors in the value type: that of the trainable variables of a model.
+    inner_agg_factory: As for `difference_clipping_factory`.
+    count_sum_factory: As for `difference_clipping_factory`.
+
+  Returns:
+    An aggregation factory.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If a norm is not finite or too small, or there are none. By
+      `create`, if the value type has another number of tensors.
+
+  Source: McMahan et al. 2018, "Learning differentially private recurrent
+    language models", Sec. 2. The paper clips the update as a whole.
+  """
+  clip = _layers_clip(clipping_norms)
+  return _clipping_factory(
+    clip.build,
+    'clipping_norms',
+    clip.measured['clipping_norms'],
+    'clipped_counts',
+    inner_agg_factory,
+    count_sum_factory,
+  )
+
+
+def combined_clipping_norm(clipping_norms: Sequence[float]) -> float:
+  """Returns sqrt(sum_k c_k^2), rounded up: the norm of all tensors together.
+
+  Args:
+    clipping_norms: c_1 ... c_K; see `per_layer_clipping_factory`.
+
+  Raises:
+    TypeError: If they are not a sequence of numbers.
+    ValueError: If one is not finite or too small, or there are none.
+  """
+  norms = _check_clipping_norms(clipping_norms)
+  # `hypot` is wrong by less than one unit in the last place.
+  return math.nextafter(math.hypot(*norms), math.inf)
+
+
+def build_clip(clipping_norm: Any) -> Clip:
+  """Returns the clip to a constant norm, or to a norm for each tensor.
+
+  Args:
+    clipping_norm: c, or c_1, ..., c_K.
+
+  Raises:
+    TypeError: If it is of the wrong kind.
+    ValueError: If a norm is out of range, or there are none. By `build`, if the
+      values have another number of tensors.
+  """
+  if np.ndim(clipping_norm):
+    return _layers_clip(clipping_norm)
+  return _whole_clip(clipping_norm)
+
+
+def _whole_clip(clipping_norm: Any) -> Clip:
+  """Returns the clip of updates as a whole."""
+  norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
+  return Clip(
+    norm,
+    lambda _: lambda value: l2_clip.clip_by_l2_norm(value, norm),
+    {'clipping_norm': np.float32(norm)},
+  )
+
+
+def _layers_clip(clipping_norms: Any) -> Clip:
+  """Returns the clip of each tensor to its own norm."""
+  norms = _check_clipping_norms(clipping_norms)
+
+  def build(value_type):
+    num_tensors = len(tff.structure.flatten(value_type))
+    if num_tensors != len(norms):
+      raise ValueError(
+        f'`clipping_norms` must have a norm for each of the {num_tensors} '
+        f'tensors of {value_type}, found {len(norms)}.'
+      )
+    return lambda value: _clip_layers(value, value_type, norms)
+
+  return Clip(
+    combined_clipping_norm(norms),
+    build,
+    {'clipping_norms': np.array(norms, np.float32)},
+  )
+
+
+def _check_clipping_norms(clipping_norms: Any) -> list[float]:
+  """Returns the norms as floats; raises as `combined_clipping_norm`."""
+  if isinstance(clipping_norms, (str, bytes)) or not (
+    isinstance(clipping_norms, Sequence) or np.ndim(clipping_norms) == 1
+  ):
+    raise TypeError(
+      '`clipping_norms` must be a sequence of numbers, found '
+      f'{clipping_norms!r}.'
+    )
+  if len(clipping_norms) == 0:
+    raise ValueError('`clipping_norms` must not be empty.')
+  return [
+    l2_clip.check_clipping_norm(f'clipping_norms[{k}]', norm)
+    for k, norm in enumerate(clipping_norms)
+  ]
+
+
+def _clip_layers(value, value_type, norms):
+  """Returns the clip of each tensor, of which any may zero the update."""
+  leaves = tf.nest.flatten(value)
+  positions = _positions(value, value_type)
+  clipped = [None] * len(leaves)
+  for position, norm in zip(positions, norms, strict=True):
+    clipped[position] = l2_clip.clip_by_l2_norm(leaves[position], norm)
+  was_zeroed = tf.reduce_max(tf.stack([c.was_zeroed for c in clipped]))
+  kept = tf.cond(
+    was_zeroed > 0,
+    lambda: [tf.zeros_like(c.value) for c in clipped],
+    lambda: [tf.identity(c.value) for c in clipped],
+  )
+  was_clipped = tf.stack([clipped[p].was_clipped for p in positions])
+  return l2_clip.Clipped(
+    value=tf.nest.pack_sequence_as(value, kept),
+    norm=tf.sqrt(tf.add_n([tf.square(c.norm) for c in clipped])),
+    was_clipped=was_clipped * (1 - was_zeroed),
+    was_zeroed=was_zeroed,
+  )
+
+
+def _positions(value, value_type):
+  """Returns where `tf.nest`, which sorts keys, has each tensor of the type."""
+  if isinstance(value_type, tff.TensorType):
+    return [0]
+  indices = tf.nest.pack_sequence_as(
+    value, list(range(len(tf.nest.flatten(value))))
+  )
+  return tff.structure.flatten(
+    tff.structure.from_container(indices, recursive=True)
+  )
+
+
+def _clipping_factory(
+  build_clip_of, norm_name, norm, count_name, inner_factory, count_factory
+):
+  """Returns a factory that clips, then aggregates, and counts if it is asked.
+
+  Args:
+    build_clip_of: Returns the clip of values of a type, which takes the norm as
+      well if it is estimated.
+    norm_name: What the measurement of the norm is called.
+    norm: The constant that is measured, or the process that estimates it.
+    count_name: What the count of clipped values is called.
+    inner_factory: Aggregates the clipped values, weighted or not.
+    count_factory: Sums the counts; `None` to measure none.
+  """
+  if inner_factory is None:
+    inner_factory = tff.aggregators.SumFactory()
+  factories.check_factory('inner_agg_factory', inner_factory)
+  if count_factory is not None:
+    factories.check_unweighted_factory('count_sum_factory', count_factory)
+  is_estimated = isinstance(norm, tff.templates.EstimationProcess)
+
+  def build(value_type, create_inner):
+    inner = create_inner(value_type)
+    clip = build_clip_of(value_type)
+
+    def with_counts(clipped):
+      counts = collections.OrderedDict(
+        [
+          (count_name, clipped.was_clipped),
+          ('zeroed_count', clipped.was_zeroed),
+        ]
+      )
+      return clipped.value, clipped.norm, counts
+
+    if is_estimated:
+      clip_at_client = tff.tensorflow.computation(
+        lambda value, norm: with_counts(clip(value, norm)),
+        value_type,
+        np.float32,
+      )
+    else:
+      clip_at_client = tff.tensorflow.computation(
+        lambda value: with_counts(clip(value)), value_type
+      )
+    counts_type = clip_at_client.type_signature.result[2]
+    counts = None
+    if count_factory is not None:
+      counts = count_factory.create(counts_type)
+
+    @tff.federated_computation
+    def initialize():
+      nothing = tff.federated_value((), tff.SERVER)
+      state = collections.OrderedDict()
+      state[norm_name] = norm.initialize() if is_estimated else nothing
+      state['inner_agg'] = inner.initialize()
+      state['count_agg'] = nothing if counts is None else counts.initialize()
+      return tff.federated_zip(state)
+
+    def trace(state, value, *weight):
+      new_state = collections.OrderedDict(
+        (name, state[name]) for name in (norm_name, 'inner_agg', 'count_agg')
+      )
+      if is_estimated:
+        reported = norm.report(state[norm_name])
+        value = value, tff.federated_broadcast(reported)
+      else:
+        reported = tff.federated_value(norm, tff.SERVER)
+      clipped, norms, is_counted = tff.federated_map(clip_at_client, value)
+      if is_estimated:
+        new_state[norm_name] = norm.next(state[norm_name], norms)
+      output = inner.next(state['inner_agg'], clipped, *weight)
+      new_state['inner_agg'] = output.state
+      measurements = collections.OrderedDict(clipping=output.measurements)
+      measurements[norm_name] = reported
+      if counts is not None:
+        counted = counts.next(state['count_agg'], is_counted)
+        new_state['count_agg'] = counted.state
+        for name in tff.structure.name_list(counts_type):
+          measurements[name] = counted.result[name]
+      return tff.templates.MeasuredProcessOutput(
+        tff.federated_zip(new_state),
+        output.result,
+        tff.federated_zip(measurements),
+      )
+
+    return initialize, trace
+
+  return factories.wrap_factory(inner_factory, build)

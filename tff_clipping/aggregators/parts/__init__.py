@@ -1,1 +1,0 @@
-"""What the aggregation factories are made of."""

@@ -1,0 +1,81 @@
+"""The types of clients' values, and values in wider types than their own."""
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+_FLOAT_DTYPES = tuple(
+  np.dtype(d.as_numpy_dtype)
+  for d in (tf.float16, tf.bfloat16, tf.float32, tf.float64)
+)
+
+
+def check_float_leaves(value_type: Any) -> tff.Type:
+  """Returns `value_type` if it is a structure of floating-point tensors.
+
+  Args:
+    value_type: What `create` was called with. Its leaves are `float16`,
+      `bfloat16`, `float32` or `float64` tensors with fully defined shapes, in
+      Python containers.
+
+  Raises:
+    TypeError: If it is not. The message names the leaf.
+  """
+  if not isinstance(value_type, (tff.TensorType, tff.StructWithPythonType)):
+    raise TypeError(
+      '`value_type` must be a tensor type or a structure in Python containers, '
+      'as `tff.to_type(collections.OrderedDict(...))` makes it, found '
+      f'{value_type!r}.'
+    )
+  leaves = tff.structure.flatten(value_type)
+  if not leaves:
+    raise TypeError('`value_type` must have a tensor, found none.')
+  for leaf in leaves:
+    if not isinstance(leaf, tff.TensorType):
+      rule = 'be a structure of tensors'
+    elif np.dtype(leaf.dtype) not in _FLOAT_DTYPES:
+      rule = 'have floating-point leaves'
+    elif leaf.shape is None or None in tuple(leaf.shape):
+      rule = 'have leaves of defined shape'
+    else:
+      continue
+    raise TypeError(f'`value_type` must {rule}, found {leaf} in {value_type}.')
+  return value_type
+
+
+def size_of(value_type: tff.Type) -> int:
+  """Returns the number of elements of values of a type."""
+  return sum(
+    math.prod(leaf.shape or ()) for leaf in tff.structure.flatten(value_type)
+  )
+
+
+def specs_of(value_type: tff.Type) -> Any:
+  """Returns `tf.TensorSpec`s of values of a type, in a graph's containers."""
+  found = []
+
+  # A graph sorts the keys of mappings, and a type does not.
+  @tff.tensorflow.computation(value_type)
+  def record(value):
+    found.append(
+      tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), value)
+    )
+    return value
+
+  del record  # It has been traced, which was all.
+  return found[0]
+
+
+def widen(value: Any, least: tf.DType) -> Any:
+  """Returns a structure of tensors with leaves of `least` for narrower ones."""
+  return tf.nest.map_structure(
+    lambda t: t if t.dtype.size >= least.size else tf.cast(t, least), value
+  )
+
+
+def narrow(value: Any, specs: Any) -> Any:
+  """Returns a structure of tensors in the dtypes of `specs`."""
+  return tf.nest.map_structure(lambda t, s: tf.cast(t, s.dtype), value, specs)
