@@ -18,8 +18,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators import means
-from tff_clipping.aggregators import client_rows, l2_clip
+from tff_clipping.aggregators import client_rows, l2_clip, means
 from tff_clipping.learning import update_measurements
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.steps import Kept
