@@ -51,8 +51,6 @@ class TensorFlowComputation:
   and each call where it has what a session keeps.
 
   Attributes:
-    num_parameters: The number of leaves of the parameter.
-    num_results: The number of leaves of the result.
     draws: Whether the result may be another in each call.
   """
 
@@ -89,8 +87,6 @@ class TensorFlowComputation:
       self._fetches = [
         _before_cast(self._graph, name) for name in self._fetches
       ]
-    self.num_parameters = len(self._feeds)
-    self.num_results = len(self._fetches)
     proto = _tensorflow_proto(computation)
     self._token = proto.session_token_tensor_name
     self._config = tf.compat.v1.ConfigProto(
@@ -114,10 +110,10 @@ class TensorFlowComputation:
     """Runs the graph.
 
     Args:
-      *leaves: The leaves of the parameter, `num_parameters` of them.
+      *leaves: The leaves of the parameter.
 
     Returns:
-      A list of `num_results` NumPy arrays, or bytes for sequences.
+      A NumPy array for each leaf of the result, or bytes for a sequence.
     """
     fed = [portable(leaf) for leaf in leaves]
     if self._token:
