@@ -10,7 +10,6 @@ the same in all of them, and a difference of two rounds would have none.
 from collections.abc import Iterator, Mapping, Sequence
 
 import tensorflow as tf
-from tensorflow.core.framework import dataset_options_pb2
 
 # What has a name in the session, or is a part of the session itself.
 _KEPT = frozenset(
@@ -106,14 +105,6 @@ _DRAWS = frozenset(
     'EagerPyFunc',
   ]
 )
-# Of data sets, what may give elements in any order.
-_SLOPPY = frozenset(
-  [
-    'ExperimentalParallelInterleaveDataset',
-    'LegacyParallelInterleaveDatasetV2',
-    'ParallelInterleaveDataset',
-  ]
-)
 
 
 def keeps_state(graph: tf.Graph) -> bool:
@@ -154,24 +145,10 @@ def draws(graph: tf.Graph, fetches: Sequence[str]) -> bool:
   }
   ends = [graph.get_tensor_by_name(name).op for name in fetches]
   return any(
-    node.op in _DRAWS or _is_in_any_order(node)
+    node.op in _DRAWS
     for op in ancestors(ends)
     for node in _with_functions(op.node_def, functions, set())
   )
-
-
-def _is_in_any_order(node) -> bool:
-  """Returns whether a node of a data set gives its elements in any order."""
-  if node.op == 'OptionsDataset':
-    options = dataset_options_pb2.Options.FromString(
-      node.attr['serialized_options'].s
-    )
-    is_set = options.WhichOneof('optional_deterministic') is not None
-    return is_set and not options.deterministic
-  if 'deterministic' in node.attr:
-    return node.attr['deterministic'].s == b'false'
-  # Older ones have an input that says it.
-  return node.op in _SLOPPY
 
 
 def ancestors(ends: list[tf.Operation]) -> Iterator[tf.Operation]:

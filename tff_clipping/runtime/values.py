@@ -6,7 +6,7 @@ for a number that is out of range.
 """
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -328,8 +328,8 @@ def _to_dataset(value, type_spec: tff.SequenceType, path: Path):
     if not element_type.is_assignable_from(found):
       raise TypeError(
         f'{name_of(path)} must be a data set of elements of type '
-        f'{element_type}, found elements of type {found}.'
-        f'{_hint(value, found, element_type)}'
+        f'{element_type}, with its fields in their order, found elements of '
+        f'type {found}.'
       )
     return value
   if not isinstance(value, (list, tuple)):
@@ -339,37 +339,6 @@ def _to_dataset(value, type_spec: tff.SequenceType, path: Path):
     for i, element in enumerate(value)
   ]
   return sequences.dataset_of_rows(rows, element_type)
-
-
-def _hint(
-  dataset: tf.data.Dataset, found: tff.Type, element_type: tff.Type
-) -> str:
-  """Returns what to do with a data set of other elements, if that is known."""
-  if isinstance(found, tff.StructType) and isinstance(
-    element_type, tff.StructType
-  ):
-    names = [name for name, _ in tff.structure.iter_elements(element_type)]
-    others = [name for name, _ in tff.structure.iter_elements(found)]
-    if names != others and sorted(map(str, names)) == sorted(map(str, others)):
-      return f' Give its fields in the order {", ".join(map(str, names))}.'
-  return _batch_hint(dataset, element_type)
-
-
-def _batch_hint(dataset: tf.data.Dataset, element_type: tff.Type) -> str:
-  """Returns what to do with batches in place of examples, or the reverse."""
-
-  def fits(change: Callable[[tf.data.Dataset], tf.data.Dataset]) -> bool:
-    try:
-      found = tff.types.tensorflow_to_type(change(dataset).element_spec)
-    except (TypeError, ValueError):
-      return False  # Its elements are of a kind that has no batches.
-    return element_type.is_assignable_from(found)
-
-  if fits(lambda examples: examples.batch(1)):
-    return ' Give batches of its examples: `batch`.'
-  if fits(lambda batches: batches.unbatch()):
-    return ' Give its examples one by one, without `batch`.'
-  return ''
 
 
 def _wrong(path: Path, type_spec: tff.Type, value) -> TypeError:

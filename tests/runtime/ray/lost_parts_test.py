@@ -33,7 +33,12 @@ def test_a_lost_part_ends_the_program_and_all_of_ray(part, signum, tmp_path):
     stdout=subprocess.PIPE,
     stderr=subprocess.DEVNULL,
     text=True,
-    env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
+    env={
+      **os.environ,
+      'TF_CPP_MIN_LOG_LEVEL': '3',
+      # Of a minute that Ray would wait for it.
+      'RAY_gcs_rpc_server_reconnect_timeout_s': '5',
+    },
     start_new_session=True,
   )
   with processes.ended_at_last(program):
