@@ -8,6 +8,7 @@ import pytest
 
 from tff_clipping import privacy, programs
 from tff_clipping.privacy.calculator import ledger_main
+from tff_clipping.privacy.ledger import spending
 
 _SCRIPT = (
   pathlib.Path(__file__).parents[2] / 'examples/estimate_clipping_norm.py'
@@ -50,7 +51,7 @@ def test_both_runs_are_charged_and_no_cohort_is_repeated(tmp_path, capsys):
 
   # Both are added, by the function and by the command.
   spent = privacy.compute_spending(ledgers)
-  assert not spent.assumed_independent
+  assert not spending.find_assumed_independent(ledgers)
   assert not any(ledger.caveats for ledger in ledgers)
   assert 4 < spent.epsilon < 5
   assert f'1.00 and 4.00 alone, {spent.epsilon:.2f} together' in printed

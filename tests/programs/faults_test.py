@@ -86,7 +86,9 @@ def _charged(folder):
   """The rounds of the releases that a ledger has charged."""
   path = folder / 'ledger.jsonl'
   lines, _ = ledger_file.read_lines(path)
-  return [each.round_num for each in ledger_contents.read_releases(path, lines)]
+  return [
+    each.round_num for each in ledger_contents.parse(path, lines).releases
+  ]
 
 
 def _assert_charged_before_released(run, folder):

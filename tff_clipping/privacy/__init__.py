@@ -38,7 +38,7 @@ from tff_clipping.privacy.ledger.ledger_contents import (
   read_ledger,
   read_plan,
 )
-from tff_clipping.privacy.ledger.spending import Spending, compute_spending
+from tff_clipping.privacy.ledger.spending import compute_spending
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
 from tff_clipping.privacy.plans.functions import (
@@ -55,7 +55,7 @@ from tff_clipping.privacy.plans.obligations import (
 )
 from tff_clipping.privacy.plans.plan import PrivacyPlan
 from tff_clipping.privacy.plans.plan_json import plan_from_json, plan_to_json
-from tff_clipping.privacy.plans.together import TogetherCost, compose_together
+from tff_clipping.privacy.plans.together import Spending, compose_together
 from tff_clipping.privacy.plans.words import describe_plan
 from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
 
@@ -81,7 +81,6 @@ __all__ = [
   'SeparatedSamplerParameters',
   'ShareParameters',
   'Spending',
-  'TogetherCost',
   'banded_strategy',
   'blt_strategy',
   'build_strategy',

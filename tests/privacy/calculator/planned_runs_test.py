@@ -46,7 +46,7 @@ def test_files_of_all_kinds_are_added_up(capsys, files):
   expected = compose_plans(PLANS)
   together = answer['together']
   assert together['epsilon'] == pytest.approx(expected.epsilon, rel=1e-9)
-  assert together['num_rounds'] == 26
+  assert together['num_releases'] == 26
   assert [each['source'] for each in answer['plans']] == files
   by_pld = compose_plans(PLANS, accountant='pld').epsilon
   assert together['epsilon_by_pld'] == by_pld < together['epsilon']

@@ -54,7 +54,7 @@ def test_runs_cost_together_what_dp_accounting_says_by_rdp():
   # Of orders that differ in part, of which the best counts.
   assert cost.epsilon == pytest.approx(expected, rel=5e-3)
   assert cost.accountant == 'rdp'
-  assert cost.num_rounds == 125
+  assert cost.num_releases == 125
   assert cost.relation is privacy.Relation.ADD_OR_REMOVE_ONE
 
 

@@ -31,7 +31,7 @@ from tff_clipping.privacy.calculator import (
   statement,
 )
 from tff_clipping.privacy.ledger import ledger_contents, spending
-from tff_clipping.privacy.plans import plan_json, words
+from tff_clipping.privacy.plans import plan_json, together, words
 from tff_clipping.privacy.plans.base_plan import BasePlan
 
 
@@ -113,7 +113,7 @@ def _check(values: argparse.Namespace) -> None:
 
 def _format_json(
   ledgers: Sequence[ledger_contents.LedgerContents],
-  spent: spending.Spending,
+  spent: together.Spending,
   record: dict[str, Any],
 ) -> str:
   """Returns the answer as one JSON object."""
@@ -135,7 +135,9 @@ def _format_json(
     'together': {
       **dataclasses.asdict(spent),
       'relation': spent.relation.value,
-      'assumed_independent': list(map(str, spent.assumed_independent)),
+      'assumed_independent': list(
+        map(str, spending.find_assumed_independent(ledgers))
+      ),
       'caveats': list(
         dict.fromkeys(each for ledger in ledgers for each in ledger.caveats)
       ),
@@ -147,7 +149,7 @@ def _format_json(
 
 def _format_table(
   ledgers: Sequence[ledger_contents.LedgerContents],
-  spent: spending.Spending,
+  spent: together.Spending,
   record: dict[str, Any],
 ) -> str:
   """Returns the answer for a person to read."""

@@ -12,7 +12,8 @@ from typing import Any
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy.ledger import ledger_contents, ledger_file
-from tff_clipping.privacy.plans import base_plan, plan_json
+from tff_clipping.privacy.plans import plan_json
+from tff_clipping.privacy.plans.base_plan import BasePlan
 
 DamagedLedgerError = ledger_file.DamagedLedgerError
 LedgerInUseError = ledger_file.LedgerInUseError
@@ -50,7 +51,7 @@ class PrivacyLedger:
   def __init__(
     self,
     path: str | os.PathLike,
-    plan: base_plan.BasePlan,
+    plan: BasePlan,
     *,
     caveats: Sequence[str] = (),
   ) -> None:
@@ -72,21 +73,21 @@ class PrivacyLedger:
       LedgerInUseError: If it is open elsewhere.
       OSError: If the file system refuses.
     """
-    if not isinstance(plan, base_plan.BasePlan):
+    if not isinstance(plan, BasePlan):
       raise TypeError(
         f'`plan` must be a PrivacyPlan or another BasePlan, found {plan!r}.'
       )
     self._charge_by(plan)
     self._new_caveats = tuple(caveats)
     self._guard = threading.Lock()
+    self._cohorts: str | None = None
     self._file = ledger_file.LedgerFile(
       path,
       self._build_header,
       lambda lines: self._build_recovery(path, lines),
     )
     try:
-      self._check_plan(path)
-      self._releases = ledger_contents.read_releases(path, self._file.lines)
+      self._take(ledger_contents.parse(path, self._file.lines))
       self.add_caveats(caveats)
     except BaseException:
       self._file.close()
@@ -98,7 +99,7 @@ class PrivacyLedger:
     return self._file.path
 
   @property
-  def plan(self) -> base_plan.BasePlan:
+  def plan(self) -> BasePlan:
     """What is charged."""
     return self._plan
 
@@ -108,7 +109,7 @@ class PrivacyLedger:
 
     Those that the ledger was ever opened with.
     """
-    return ledger_contents.read_caveats(self._file.lines)
+    return tuple(self._caveats)
 
   @property
   def num_releases(self) -> int:
@@ -213,12 +214,12 @@ class PrivacyLedger:
     """
     _check_text('digest', digest)
     with self._guard:
-      kept = ledger_contents.read_digests(
-        self._file.lines, ledger_contents.COHORTS
-      )
-      if not kept or (kept[-1] != digest and not self.num_releases):
+      if self._cohorts == digest:
+        return
+      if self._cohorts is None or not self.num_releases:
         self._file.append({'kind': ledger_contents.COHORTS, 'digest': digest})
-      elif kept[-1] != digest:
+        self._cohorts = digest
+      else:
         raise ValueError(
           '`sampler` must be that of the releases before, with the same '
           '`client_ids` in the same order and the same `seed`, found another '
@@ -242,10 +243,9 @@ class PrivacyLedger:
     """
     _check_text('digest', digest)
     with self._guard:
-      if digest not in ledger_contents.read_digests(
-        self._file.lines, ledger_contents.SEED
-      ):
+      if digest not in self._seeds:
         self._file.append({'kind': ledger_contents.SEED, 'digest': digest})
+        self._seeds.append(digest)
 
   def check_budget(self, round_num: int) -> None:
     """Raises if one more release would pass the plan's target, or be refused.
@@ -397,13 +397,12 @@ class PrivacyLedger:
     self, path: str | os.PathLike, lines: Sequence[dict[str, Any]]
   ) -> dict[str, Any]:
     """The line for one that was cut short: charged, its round not known."""
-    number = len(ledger_contents.releases(lines)) + 1
-    if number > ledger_contents.parse_plan(path, lines[0]).max_rounds:
+    contents = ledger_contents.parse(path, lines)
+    number = contents.num_releases + 1
+    if number > contents.plan.max_rounds:
       # There is no such release: it was a line that charges for nothing.
       return {'kind': ledger_contents.CAVEATS, 'caveats': []}
-    return self._build_release(
-      number, ledger_contents.Release(None, None, None)
-    )
+    return self._build_release(number, ledger_contents.UNKNOWN)
 
   def add_caveats(self, caveats: Sequence[str]) -> None:
     """Writes down why the run does not have the plan's guarantee.
@@ -413,18 +412,19 @@ class PrivacyLedger:
         holds already are not written again.
     """
     with self._guard:
-      new = [each for each in caveats if each not in self.caveats]
+      new = [each for each in caveats if each not in self._caveats]
       if new:
         self._file.append({'kind': ledger_contents.CAVEATS, 'caveats': new})
+        self._caveats += dict.fromkeys(new)
 
-  def _check_plan(self, path: str | os.PathLike) -> None:
-    """Raises unless the ledger's first line is this plan."""
-    found = ledger_contents.parse_plan(path, self._file.lines[0])
-    if self._file.lines[0]['format'] != ledger_contents.FORMAT:
+  def _take(self, contents: ledger_contents.LedgerContents) -> None:
+    """Goes on with what the file holds, if its plan is this one."""
+    path, found = contents.path, contents.plan
+    if contents.format != ledger_contents.FORMAT:
       raise ValueError(
-        f'The ledger {os.fspath(path)} is of version 0.2, whose runs version '
-        '0.2 (commit 44967cd3) continues. Start a new one, whose epsilon adds '
-        'to that of this ledger.'
+        f'The ledger {path} is of version 0.2, whose runs version 0.2 (commit '
+        '44967cd3) continues. Start a new one, whose epsilon adds to that of '
+        'this ledger.'
       )
     names = [
       field.name
@@ -435,8 +435,13 @@ class PrivacyLedger:
       path, found, {name: getattr(self._plan, name, None) for name in names}
     )
     self._charge_by(found)
+    self._releases: list[ledger_contents.Release] = [*contents.releases]
+    self._caveats: list[str] = [*contents.caveats]
+    self._seeds: list[str] = [*contents.seeds]
+    if contents.cohorts:
+      self._cohorts = contents.cohorts[-1]
 
-  def _charge_by(self, plan: base_plan.BasePlan) -> None:
+  def _charge_by(self, plan: BasePlan) -> None:
     """Takes a plan as that which is charged."""
     self._plan = plan
     # A round asks several times: of its line, and of its metrics.

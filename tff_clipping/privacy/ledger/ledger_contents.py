@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from tff_clipping import gone
 from tff_clipping.privacy.accounting import slack
 from tff_clipping.privacy.ledger import ledger_file
-from tff_clipping.privacy.plans import base_plan, plan_json
+from tff_clipping.privacy.plans import plan_json
+from tff_clipping.privacy.plans.base_plan import BasePlan
 
 FORMAT = 3
 # The format of version 0.2, which is read for what was spent.
@@ -40,6 +41,9 @@ class Release(NamedTuple):
   draw: int | None
 
 
+UNKNOWN = Release(None, None, None)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LedgerContents:
   """What a run has spent so far.
@@ -47,19 +51,29 @@ class LedgerContents:
   Attributes:
     path: The ledger.
     plan: What is charged.
-    caveats: Why the run does not have the plan's guarantee.
+    caveats: Why the run does not have the plan's guarantee, each reason once.
     run_id: A random text; `None` in a ledger of an earlier version. A copy of
       the ledger has the same.
-    num_releases: Releases that were charged, one that was cut short included.
+    releases: The releases that were charged, in order, one that was cut short
+      included.
     seeds: Digests of the seeds of the cohorts, of samplers that have one.
+    cohorts: Digests of what decided all cohorts; the last one counts.
+    format: That of the file.
   """
 
   path: pathlib.Path
-  plan: base_plan.BasePlan
+  plan: BasePlan
   caveats: tuple[str, ...]
   run_id: str | None
-  num_releases: int
+  releases: tuple[Release, ...]
   seeds: tuple[str, ...] = ()
+  cohorts: tuple[str, ...] = ()
+  format: int = FORMAT
+
+  @property
+  def num_releases(self) -> int:
+    """Releases that were charged, one that was cut short included."""
+    return len(self.releases)
 
   @property
   def epsilon(self) -> float:
@@ -96,22 +110,15 @@ def read_ledger(path: str | os.PathLike) -> LedgerContents:
   lines, is_cut_short = ledger_file.read_lines(path)
   if not lines:
     raise ValueError(f'The ledger {path} is empty: nothing was charged.')
-  plan = parse_plan(path, lines[0])
-  read_releases(path, lines)
-  return LedgerContents(
-    path=path,
-    plan=plan,
-    caveats=read_caveats(lines),
-    run_id=lines[0].get('run_id'),
-    # A plan with no more rounds has no release that was cut short.
-    num_releases=min(len(releases(lines)) + is_cut_short, plan.max_rounds),
-    seeds=read_digests(lines, SEED),
-  )
+  contents = parse(path, lines)
+  # A plan with no more rounds has no release that was cut short.
+  if is_cut_short and contents.num_releases < contents.plan.max_rounds:
+    releases = (*contents.releases, UNKNOWN)
+    contents = dataclasses.replace(contents, releases=releases)
+  return contents
 
 
-def read_plan(
-  path: str | os.PathLike, **settings: Any
-) -> base_plan.BasePlan | None:
+def read_plan(path: str | os.PathLike, **settings: Any) -> BasePlan | None:
   """Returns the plan of a run that goes on; `None` for one that is to begin.
 
   A plan is data. Its noise and its strategy were searched for, and a search
@@ -143,15 +150,13 @@ def read_plan(
   lines, _ = ledger_file.read_lines(path)
   if not lines:
     return None
-  plan = parse_plan(path, lines[0])
+  plan = _parse_plan(path, lines[0])
   check_plan(path, plan, {k: v for k, v in settings.items() if v is not None})
   return plan
 
 
 def check_plan(
-  path: str | os.PathLike,
-  plan: base_plan.BasePlan,
-  settings: Mapping[str, Any],
+  path: str | os.PathLike, plan: BasePlan, settings: Mapping[str, Any]
 ) -> None:
   """Raises if a ledger's plan is not the one that is asked for.
 
@@ -178,50 +183,58 @@ def check_plan(
     )
 
 
-def releases(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-  """Returns those of a ledger's lines that charge for a release."""
-  notes = (CAVEATS, COHORTS, SEED, NAMED)
-  return [line for line in lines[1:] if line.get('kind') not in notes]
-
-
-def read_caveats(lines: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-  """Returns why a run does not have its plan's guarantee, each reason once.
+def parse(
+  path: str | os.PathLike, lines: Sequence[dict[str, Any]]
+) -> LedgerContents:
+  """Returns what the lines of a ledger say.
 
   Args:
-    lines: What all lines hold: those that it began with, and those added since.
+    path: The ledger.
+    lines: What all its lines hold, the header first.
+
+  Raises:
+    DamagedLedgerError: If a line is not what it should be.
+    ValueError: If the ledger is of an earlier version, or this version has no
+      such plan any more.
   """
-  kept = list(lines[0]['plan'].get('caveats', []))
+  header = lines[0]
+  plan = _parse_plan(path, header)
+  caveats = list(header['plan'].get('caveats', []))
+  releases: list[Release] = []
+  digests: dict[str, list[str]] = {COHORTS: [], SEED: []}
   for line in lines[1:]:
-    kept += line.get('caveats', []) if line.get('kind') == CAVEATS else []
-  return tuple(dict.fromkeys(kept))
-
-
-def read_digests(lines: Sequence[dict[str, Any]], kind: str) -> tuple[str, ...]:
-  """Returns the digests in the lines of a kind.
-
-  Args:
-    lines: What all lines hold.
-    kind: `COHORTS` or `SEED`.
-  """
-  return tuple(
-    str(line.get('digest')) for line in lines if line.get('kind') == kind
+    kind = line.get('kind')
+    if kind == CAVEATS:
+      caveats += line.get('caveats', [])
+    elif kind in digests:
+      digests[kind].append(str(line.get('digest')))
+    else:
+      _add_release(path, releases, line, header['format'] == _OLD_FORMAT)
+  return LedgerContents(
+    path=pathlib.Path(path),
+    plan=plan,
+    caveats=tuple(dict.fromkeys(caveats)),
+    run_id=header.get('run_id'),
+    releases=tuple(releases),
+    seeds=tuple(digests[SEED]),
+    cohorts=tuple(digests[COHORTS]),
+    format=header['format'],
   )
 
 
-def parse_plan(
-  path: str | os.PathLike, header: dict[str, Any]
-) -> base_plan.BasePlan:
-  """Returns the plan in a ledger's first line.
+def next_draw(releases: Sequence[Release], round_num: int | None) -> int:
+  """Returns the number of the next draw of a round.
 
   Args:
-    path: The ledger, for messages.
-    header: What the line holds.
-
-  Raises:
-    DamagedLedgerError: If it is not a plan.
-    ValueError: If it is of an earlier version, or this version has no such plan
-      any more.
+    releases: What was charged. A line that was cut short, and whose round is
+      not known, may have been of this round.
+    round_num: The round.
   """
+  return sum(each.round_num in (None, round_num) for each in releases)
+
+
+def _parse_plan(path: str | os.PathLike, header: dict[str, Any]) -> BasePlan:
+  """Returns the plan in a ledger's first line; raises as `parse` does."""
   if header.get('kind') == 'plan' and header.get('format') == 1:
     raise ValueError(
       f'The ledger {os.fspath(path)} is of version 0.1, which did not keep '
@@ -247,51 +260,26 @@ def parse_plan(
     ) from error
 
 
-def read_releases(
-  path: str | os.PathLike, lines: Sequence[dict[str, Any]]
-) -> list[Release]:
-  """Returns the releases that were charged, in order.
-
-  Args:
-    path: The ledger, for messages.
-    lines: What all its lines hold.
-
-  Raises:
-    DamagedLedgerError: If a line is not the release that it should be.
-  """
-  found: list[Release] = []
-  is_old = lines[0].get('format') == _OLD_FORMAT
-  for line in lines[1:]:
-    kind = line.get('kind')
-    if kind in (CAVEATS, COHORTS, SEED):
-      continue
-    release = Release(line.get('id'), line.get('round_num'), line.get('draw'))
-    if kind == NAMED:
-      # It says which release the line before it was.
-      last = found.pop() if found else None
-      is_right = last == Release(None, None, None)
-    else:
-      # Version 0.2 did not count a line that was cut short.
-      known = [each for each in found if not is_old or each.round_num]
-      is_right = kind == 'release' and (
-        release == Release(None, None, None)
-        or release.draw == next_draw(known, release.round_num)
-      )
-    found.append(release)
-    if not is_right or line.get('num_releases') != len(found):
-      raise ledger_file.DamagedLedgerError(
-        f'Line {line.get("line")} of {os.fspath(path)} is damaged: it is not '
-        f'release {len(found)}.'
-      )
-  return found
-
-
-def next_draw(releases: Sequence[Release], round_num: int | None) -> int:
-  """Returns the number of the next draw of a round.
-
-  Args:
-    releases: What was charged. A line that was cut short, and whose round is
-      not known, may have been of this round.
-    round_num: The round.
-  """
-  return sum(each.round_num in (None, round_num) for each in releases)
+def _add_release(
+  path: str | os.PathLike,
+  releases: list[Release],
+  line: dict[str, Any],
+  is_old: bool,
+) -> None:
+  """Adds the release of a line, or names the last one; raises if it cannot."""
+  release = Release(line.get('id'), line.get('round_num'), line.get('draw'))
+  if line.get('kind') == NAMED:
+    # It says which release the line before it was.
+    is_right = bool(releases) and releases.pop() == UNKNOWN
+  else:
+    # Version 0.2 did not count a line that was cut short.
+    known = [each for each in releases if not is_old or each.round_num]
+    is_right = line.get('kind') == 'release' and (
+      release == UNKNOWN or release.draw == next_draw(known, release.round_num)
+    )
+  releases.append(release)
+  if not is_right or line.get('num_releases') != len(releases):
+    raise ledger_file.DamagedLedgerError(
+      f'Line {line.get("line")} of {os.fspath(path)} is damaged: it is not '
+      f'release {len(releases)}.'
+    )

@@ -1,10 +1,9 @@
 """What several runs on the same clients have spent together."""
 
-import dataclasses
 import pathlib
 from collections.abc import Sequence
 
-from tff_clipping.privacy.accounting import sampled_gaussian, slack
+from tff_clipping.privacy.accounting import slack
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.privacy.plans import together, words
 
@@ -18,34 +17,11 @@ _TO_DO = {
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Spending:
-  """What all releases of some runs cost.
-
-  Attributes:
-    epsilon: Of all of them together, for the cohorts that were really drawn.
-    target_delta: The delta of `epsilon`.
-    relation: The neighbouring relation.
-    accountant: 'rdp', 'pld', or 'gaussian', which is exact.
-    num_releases: How many releases there were.
-    assumed_independent: Where several ledgers have secret cohorts, those of
-      them that have no digest of their seed. `epsilon` needs cohorts that are
-      independent of each other, and these ledgers do not show that theirs are.
-  """
-
-  epsilon: float
-  target_delta: float
-  relation: sampled_gaussian.Relation
-  accountant: str
-  num_releases: int
-  assumed_independent: tuple[pathlib.Path, ...] = ()
-
-
 def compute_spending(
   ledgers: Sequence[ledger_contents.LedgerContents],
   *,
   target_delta: float | None = None,
-) -> Spending:
+) -> together.Spending:
   """Returns what runs have spent together, by one accountant.
 
   A client that is in the population of each run is protected so much against
@@ -80,21 +56,13 @@ def compute_spending(
   )
   if target_delta is None:
     _check_same('target_delta', [plan.target_delta for plan in plans], ledgers)
-  cost = together.compose_together(
+  return together.compose_together(
     [(each.plan, each.num_releases) for each in ledgers], target_delta
-  )
-  return Spending(
-    epsilon=cost.epsilon,
-    target_delta=cost.target_delta,
-    relation=cost.relation,
-    accountant=cost.accountant,
-    num_releases=cost.num_rounds,
-    assumed_independent=_without_seeds(ledgers),
   )
 
 
 def describe_spending(
-  ledgers: Sequence[ledger_contents.LedgerContents], spent: Spending
+  ledgers: Sequence[ledger_contents.LedgerContents], spent: together.Spending
 ) -> str:
   """Returns what several runs promise together, and where it holds.
 
@@ -114,11 +82,11 @@ def describe_spending(
     'before the first of them which runs there would be, with which noise '
     'and how many releases.'
   )
-  if spent.assumed_independent:
+  assumed = find_assumed_independent(ledgers)
+  if assumed:
     text += (
       ' It also needs that cohorts were drawn independently, which nothing '
-      'tells of those of '
-      f'{", ".join(map(str, spent.assumed_independent))}: no digest of their '
+      f'tells of those of {", ".join(map(str, assumed))}: no digest of their '
       'seed is in the ledger.'
     )
   caveats = [caveat for ledger in ledgers for caveat in ledger.caveats]
@@ -148,10 +116,18 @@ def describe_ledgers(paths: Sequence[pathlib.Path]) -> str:
     return f'What the private runs cost together is not known: {e}'
 
 
-def _without_seeds(
+def find_assumed_independent(
   ledgers: Sequence[ledger_contents.LedgerContents],
 ) -> tuple[pathlib.Path, ...]:
-  """Returns the ledgers whose cohorts may be those of another one."""
+  """Returns the ledgers that do not show that their cohorts are their own.
+
+  Where several ledgers have secret cohorts, it is those of them that have no
+  digest of their seed. What they have spent together needs cohorts that are
+  independent of each other.
+
+  Args:
+    ledgers: What the runs have released.
+  """
   secret = [
     each
     for each in ledgers

@@ -14,7 +14,7 @@ from tff_clipping.privacy.plans.base_plan import BasePlan
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TogetherCost:
+class Spending:
   """What some runs cost a client that is in the population of each.
 
   Attributes:
@@ -22,14 +22,14 @@ class TogetherCost:
     target_delta: The delta of `epsilon`.
     relation: The neighbouring relation.
     accountant: 'rdp', 'pld', or 'gaussian', which is exact.
-    num_rounds: The rounds of all of them.
+    num_releases: The releases of all of them.
   """
 
   epsilon: float
   target_delta: float
   relation: sampled_gaussian.Relation
   accountant: str
-  num_rounds: int
+  num_releases: int
 
 
 def compose_together(
@@ -37,7 +37,7 @@ def compose_together(
   target_delta: float | None = None,
   *,
   accountant: str | None = None,
-) -> TogetherCost:
+) -> Spending:
   """Returns what the first rounds of some plans cost together.
 
   It is more than any of them alone, and less than the sum of their epsilons,
@@ -94,12 +94,12 @@ def compose_together(
       'The accountant has no finite epsilon for these runs together: their '
       'noise is too small.'
     )
-  return TogetherCost(
+  return Spending(
     epsilon=epsilon,
     target_delta=target_delta,
     relation=relation,
     accountant=accountant,
-    num_rounds=sum(count for _, count in runs),
+    num_releases=sum(count for _, count in runs),
   )
 
 
