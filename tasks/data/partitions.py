@@ -6,7 +6,7 @@ independently of each other and overlap; the summary says so.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -202,12 +202,9 @@ class PartitionConfig:
         f'numbers, which have no single class, found {self.name}.'
       )
     way = PARTITIONS[self.name]
-    indices = way.draw(
-      self,
-      labels,
-      self.examples_per_client or self._largest_size(len(labels)),
-      np.random.default_rng([self.seed, way.number]),
-    )
+    size = self.examples_per_client or self._largest_size(len(labels))
+    rng = np.random.default_rng([self.seed, way.number])
+    indices = self._draw(labels, size, rng)
     # By number, in an order that sorts as the numbers do.
     width = len(str(len(indices) - 1))
     return Partition(
@@ -218,6 +215,28 @@ class PartitionConfig:
       details=way.details.format(self),
       parts_owners=owners is not None,
     )
+
+  def _draw(
+    self, labels: np.ndarray, size: int, rng: np.random.Generator
+  ) -> Sequence[np.ndarray]:
+    """Draws the rows of each client."""
+    num_clients = self.num_clients
+    if self.name == 'iid':
+      return _draw_iid(len(labels), num_clients, size, rng)
+    if self.name == 'shards':
+      return _draw_shards(
+        labels, num_clients, size, self.shards_per_client, rng
+      )
+    supply = np.bincount(labels)
+    if self.name == 'class_balanced':
+      counts = class_counts.share_equally(len(supply), num_clients, size)
+    elif self.name == 'label_skew':
+      counts = class_counts.draw_label_skew(supply, num_clients, size, rng)
+    else:
+      counts = class_counts.draw_dirichlet(
+        supply, num_clients, size, self.dirichlet_alpha, rng
+      )
+    return class_counts.draw_examples(labels, counts, rng)
 
   def _largest_size(self, num_examples: int) -> int:
     """Returns the largest size of clients that do not overlap."""
@@ -263,88 +282,31 @@ class PartitionConfig:
     )
 
 
-def _iid(
-  config: PartitionConfig,
-  labels: np.ndarray,
-  size: int,
-  rng: np.random.Generator,
+def _draw_iid(
+  num_examples: int, num_clients: int, size: int, rng: np.random.Generator
 ) -> Sequence[np.ndarray]:
   """Gives every client equally many examples, drawn uniformly.
 
   Source: Sec. 2.2, the IID case of EMNIST.
   """
-  n, num_clients = len(labels), config.num_clients
-  if size > n:
+  if size > num_examples:
     raise ValueError(
-      f'`examples_per_client` must be at most the {n} examples, found {size}.'
+      f'`examples_per_client` must be at most the {num_examples} examples, '
+      f'found {size}.'
     )
-  if num_clients * size <= n:
-    return rng.permutation(n)[: num_clients * size].reshape(-1, size)
-  return [rng.choice(n, size, replace=False) for _ in range(num_clients)]
+  if num_clients * size <= num_examples:
+    drawn = rng.permutation(num_examples)[: num_clients * size]
+    return drawn.reshape(-1, size)
+  return [
+    rng.choice(num_examples, size, replace=False) for _ in range(num_clients)
+  ]
 
 
-def _class_balanced(
-  config: PartitionConfig,
+def _draw_shards(
   labels: np.ndarray,
+  num_clients: int,
   size: int,
-  rng: np.random.Generator,
-) -> Sequence[np.ndarray]:
-  """Gives every client equally many examples of every class.
-
-  Where the number of classes does not divide the size, clients take turns in
-  which classes get one more. The paper's IID clients of CIFAR-10 have 500
-  examples, 50 of each class; its 'non-IID' ones differ in quantity alone: 50
-  examples, 5 of each class.
-
-  Source: Sec. 2.2, both cases of CIFAR-10.
-  """
-  num_classes = int(labels.max()) + 1
-  counts = np.full((config.num_clients, num_classes), size // num_classes)
-  for client, row in enumerate(counts):
-    extra = size % num_classes
-    row[(client * extra + np.arange(extra)) % num_classes] += 1
-  return class_counts.draw_examples(labels, counts, rng)
-
-
-def _label_skew(
-  config: PartitionConfig,
-  labels: np.ndarray,
-  size: int,
-  rng: np.random.Generator,
-) -> Sequence[np.ndarray]:
-  """Gives every client two major classes, and a little of all others.
-
-  Source: Sec. 2.2, the non-IID case of EMNIST, with its shares at any size; see
-    `class_counts.draw_label_skew`.
-  """
-  counts = class_counts.draw_label_skew(
-    np.bincount(labels), config.num_clients, size, rng
-  )
-  return class_counts.draw_examples(labels, counts, rng)
-
-
-def _dirichlet(
-  config: PartitionConfig,
-  labels: np.ndarray,
-  size: int,
-  rng: np.random.Generator,
-) -> Sequence[np.ndarray]:
-  """Draws every client's class shares from a symmetric Dirichlet distribution.
-
-  Source: Hsu et al., "Measuring the Effects of Non-Identical Data Distribution
-    for Federated Visual Classification" (2019), Sec. 2; see
-    `class_counts.draw_dirichlet`.
-  """
-  counts = class_counts.draw_dirichlet(
-    np.bincount(labels), config.num_clients, size, config.dirichlet_alpha, rng
-  )
-  return class_counts.draw_examples(labels, counts, rng)
-
-
-def _shards(
-  config: PartitionConfig,
-  labels: np.ndarray,
-  size: int,
+  per_client: int,
   rng: np.random.Generator,
 ) -> Sequence[np.ndarray]:
   """Sorts the examples by label, cuts them into shards, and deals these.
@@ -352,7 +314,6 @@ def _shards(
   Source: McMahan et al., "Communication-Efficient Learning of Deep Networks
     from Decentralized Data" (AISTATS 2017), Sec. 3, pathological non-IID.
   """
-  num_clients, per_client = config.num_clients, config.shards_per_client
   if size % per_client:
     raise ValueError(
       f'`examples_per_client` must be a multiple of the {per_client} shards of '
@@ -375,22 +336,18 @@ def _shards(
 
 
 class _Way(NamedTuple):
-  """A way to split: its part of the seed, how it draws, and its summary."""
+  """A way to split: its part of the seed, and its summary."""
 
   number: int
-  draw: Callable[..., Any] | None
   details: str
 
 
 PARTITIONS: dict[str, _Way] = {
-  'iid': _Way(1, _iid, 'IID'),
-  'class_balanced': _Way(2, _class_balanced, 'class-balanced'),
-  'label_skew': _Way(
-    3, _label_skew, 'label skew with 2 major classes a client'
-  ),
-  'dirichlet': _Way(
-    4, _dirichlet, 'Dirichlet({0.dirichlet_alpha:g}) label skew'
-  ),
-  'shards': _Way(5, _shards, '{0.shards_per_client} shards a client'),
-  'natural': _Way(6, None, 'natural'),
+  'iid': _Way(1, 'IID'),
+  'class_balanced': _Way(2, 'class-balanced'),
+  'label_skew': _Way(3, 'label skew with 2 major classes a client'),
+  'dirichlet': _Way(4, 'Dirichlet({0.dirichlet_alpha:g}) label skew'),
+  'shards': _Way(5, '{0.shards_per_client} shards a client'),
+  'natural': _Way(6, 'natural'),
 }
+"""By the name of a partition, how it is drawn and described."""

@@ -11,6 +11,9 @@ paper prints only sizes, with two or three digits; these layers have them:
 | `mobilenet_v2` |  2,296,346 |  2,296,922 |
 | `resnet18`     | 11,172,810 | 11,173,962 |
 
+A model says its data format and the type of its numbers: float32, unless
+Keras's global policy is a mixed one. Nothing depends on the user's keras.json.
+
 Images of type uint8 are scaled by the model's first layer, so that clients
 keep one byte a value: one channel to [0, 1], several channels to [-1, 1].
 Floating-point images are taken as they are: `scale_images` makes them, once for
@@ -37,6 +40,8 @@ from tff_clipping import argument_checks
 # label skew (Hsieh et al., ICML 2020). Group norm with two groups is what
 # Reddi et al., "Adaptive Federated Optimization" (ICLR 2021, App. C), use.
 _NORM_GROUPS = 2
+
+_CHANNELS_LAST = 'channels_last'
 
 # (expansion, channels, blocks, stride of the first block). Source: Table 2 of
 # Sandler et al., "MobileNetV2" (CVPR 2018), with stride 1 instead of 2 in the
@@ -74,7 +79,7 @@ def _image_model(
     layers = _SeededLayers(seed)
     inputs = _image_input(input_shape, num_classes, input_dtype)
     # Before the logits: the order decides the weights.
-    x = build(layers, _scale_image(inputs))
+    x = build(layers, layers.scale(inputs))
     name = build.__name__.removeprefix('create_')
     return tf.keras.Model(inputs, layers.logits(num_classes)(x), name=name)
 
@@ -98,7 +103,7 @@ def create_mlp(layers: '_SeededLayers', x: tf.Tensor) -> tf.Tensor:
 
   Source: Sec. 4, Tables 3 and 4.
   """
-  x = tf.keras.layers.Flatten()(x)
+  x = layers.flatten(x)
   return layers.dense(200, activation='relu')(x)
 
 
@@ -112,8 +117,10 @@ def create_alexnet(layers: '_SeededLayers', x: tf.Tensor) -> tf.Tensor:
   for filters, strides, pooled in (*rows, (256, 1, True)):
     x = layers.conv(filters, 3, strides, use_bias=True, activation='relu')(x)
     if pooled:
-      x = tf.keras.layers.MaxPooling2D(2, padding='same')(x)
-  x = tf.keras.layers.Flatten()(x)
+      x = tf.keras.layers.MaxPooling2D(
+        2, padding='same', data_format=_CHANNELS_LAST, dtype=layers.dtype
+      )(x)
+  x = layers.flatten(x)
   return layers.dense(1024, activation='relu')(x)
 
 
@@ -134,7 +141,7 @@ def create_mobilenet_v2(layers: '_SeededLayers', x: tf.Tensor) -> tf.Tensor:
         layers, x, expansion, channels, stride if block == 0 else 1
       )
   x = _conv_norm(layers, x, 1280, 1)
-  return tf.keras.layers.GlobalAveragePooling2D()(x)
+  return layers.global_average(x)
 
 
 @_image_model
@@ -150,7 +157,7 @@ def create_resnet18(layers: '_SeededLayers', x: tf.Tensor) -> tf.Tensor:
   for stage, channels in enumerate((64, 128, 256, 512)):
     x = _basic_block(layers, x, channels, 1 if stage == 0 else 2)
     x = _basic_block(layers, x, channels, 1)
-  return tf.keras.layers.GlobalAveragePooling2D()(x)
+  return layers.global_average(x)
 
 
 def create_shakespeare_lstm(
@@ -193,11 +200,13 @@ def create_shakespeare_lstm(
     embeddings_initializer=tf.keras.initializers.RandomUniform(
       seed=layers.next_seed()
     ),
+    dtype=layers.dtype,
   )(inputs)
   for _ in range(2):
     x = tf.keras.layers.LSTM(
       256,
       return_sequences=True,
+      dtype=layers.dtype,
       kernel_initializer=tf.keras.initializers.HeNormal(layers.next_seed()),
       recurrent_initializer=tf.keras.initializers.Orthogonal(
         seed=layers.next_seed()
@@ -247,6 +256,8 @@ class _SeededLayers:
 
   def __post_init__(self):
     argument_checks.check_integer('seed', self.seed, at_least=0)
+    policy = tf.keras.mixed_precision.global_policy()
+    self.dtype = policy if policy.name.startswith('mixed_') else 'float32'
 
   def next_seed(self) -> int:
     # One seed a layer: equal seeds would give layers of one shape, such as the
@@ -264,6 +275,8 @@ class _SeededLayers:
       size,
       strides,
       padding='same',
+      data_format=_CHANNELS_LAST,
+      dtype=self.dtype,
       kernel_initializer=tf.keras.initializers.HeNormal(self.next_seed()),
       **kwargs,
     )
@@ -276,6 +289,8 @@ class _SeededLayers:
       strides,
       padding='same',
       use_bias=False,
+      data_format=_CHANNELS_LAST,
+      dtype=self.dtype,
       depthwise_initializer=tf.keras.initializers.TruncatedNormal(
         stddev=(2 / 9) ** 0.5, seed=self.next_seed()
       ),
@@ -286,11 +301,36 @@ class _SeededLayers:
     return self.dense(num_classes, dtype='float32')
 
   def dense(self, units: int, **kwargs) -> tf.keras.layers.Layer:
+    kwargs.setdefault('dtype', self.dtype)
     return tf.keras.layers.Dense(
       units,
       kernel_initializer=tf.keras.initializers.GlorotUniform(self.next_seed()),
       **kwargs,
     )
+
+  def flatten(self, x: tf.Tensor) -> tf.Tensor:
+    return tf.keras.layers.Flatten(_CHANNELS_LAST, dtype=self.dtype)(x)
+
+  def global_average(self, x: tf.Tensor) -> tf.Tensor:
+    return tf.keras.layers.GlobalAveragePooling2D(
+      _CHANNELS_LAST, dtype=self.dtype
+    )(x)
+
+  def relu(self, x: tf.Tensor) -> tf.Tensor:
+    return tf.keras.layers.ReLU(dtype=self.dtype)(x)
+
+  def add(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.keras.layers.Add(dtype=self.dtype)([x, y])
+
+  def norm(self, x: tf.Tensor) -> tf.Tensor:
+    return group_norm.GroupNorm(_NORM_GROUPS, dtype=self.dtype)(x)
+
+  def scale(self, x: tf.Tensor) -> tf.Tensor:
+    """Scales uint8 images; returns floating-point images as they are."""
+    if x.dtype.is_floating:
+      return x
+    scale, offset = _scale_and_offset(x.shape)
+    return tf.keras.layers.Rescaling(scale, offset=offset, dtype=self.dtype)(x)
 
 
 def _image_input(
@@ -307,29 +347,16 @@ def _image_input(
   return tf.keras.Input(tuple(input_shape), dtype=input_dtype)
 
 
-def _scale_image(x: tf.Tensor) -> tf.Tensor:
-  """Scales uint8 images; returns floating-point images as they are."""
-  if x.dtype.is_floating:
-    return x
-  scale, offset = _scale_and_offset(x.shape)
-  return tf.keras.layers.Rescaling(scale, offset=offset)(x)
-
-
 def _scale_and_offset(shape: Sequence[int]) -> tuple[float, float]:
   """Returns what bytes of images are multiplied with, and what is added."""
   return (1 / 255, 0.0) if shape[-1] == 1 else (1 / 127.5, -1.0)
-
-
-def _norm() -> tf.keras.layers.Layer:
-  """Returns the norm layer of all models."""
-  return group_norm.GroupNorm(_NORM_GROUPS)
 
 
 def _conv_norm(
   layers: _SeededLayers, x: tf.Tensor, filters: int, size: int, strides: int = 1
 ) -> tf.Tensor:
   """Applies conv, norm and ReLU."""
-  return tf.keras.layers.ReLU()(_norm()(layers.conv(filters, size, strides)(x)))
+  return layers.relu(layers.norm(layers.conv(filters, size, strides)(x)))
 
 
 def _basic_block(
@@ -337,10 +364,10 @@ def _basic_block(
 ) -> tf.Tensor:
   """Applies a basic block of ResNet: two 3×3 convs and a shortcut."""
   y = _conv_norm(layers, x, channels, 3, stride)
-  y = _norm()(layers.conv(channels, 3)(y))
+  y = layers.norm(layers.conv(channels, 3)(y))
   if stride != 1 or x.shape[-1] != channels:
-    x = _norm()(layers.conv(channels, 1, stride)(x))
-  return tf.keras.layers.ReLU()(tf.keras.layers.Add()([x, y]))
+    x = layers.norm(layers.conv(channels, 1, stride)(x))
+  return layers.relu(layers.add(x, y))
 
 
 def _inverted_residual(
@@ -352,10 +379,10 @@ def _inverted_residual(
 ) -> tf.Tensor:
   """Applies a block of MobileNetV2; its last conv has no ReLU."""
   y = _conv_norm(layers, x, expansion * x.shape[-1], 1)
-  y = tf.keras.layers.ReLU()(_norm()(layers.depthwise_conv(stride)(y)))
-  y = _norm()(layers.conv(channels, 1)(y))
+  y = layers.relu(layers.norm(layers.depthwise_conv(stride)(y)))
+  y = layers.norm(layers.conv(channels, 1)(y))
   if stride != 1:
     return y
   if x.shape[-1] != channels:
-    x = _norm()(layers.conv(channels, 1)(x))
-  return tf.keras.layers.Add()([x, y])
+    x = layers.norm(layers.conv(channels, 1)(x))
+  return layers.add(x, y)

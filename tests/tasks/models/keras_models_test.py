@@ -1,4 +1,8 @@
-"""Tests for tasks.models.keras_models."""
+"""Tests of our models.
+
+They have the paper's sizes, weights that the seed alone decides, images that
+are scaled, and a data format and a type that no keras.json changes.
+"""
 
 import collections
 
@@ -94,6 +98,39 @@ def test_layers_of_one_shape_start_from_different_weights():
   same = [w for w in weights if w.shape == (3, 3, 64, 64)]
   assert len(same) == 4
   assert not any(np.array_equal(same[0], w) for w in same[1:])
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    'mlp',
+    'alexnet',
+    'mobilenet_v2',
+    pytest.param('resnet18', marks=pytest.mark.slow),
+    pytest.param('shakespeare_lstm', marks=pytest.mark.slow),
+  ],
+)
+def test_the_users_keras_json_changes_nothing(name):
+  shape, classes = ((5,), 90) if name == 'shakespeare_lstm' else (_IMAGES, 10)
+  x = np.random.default_rng(0).integers(1, 90, (2, *shape))
+  x = x.astype(np.int32 if name == 'shakespeare_lstm' else np.uint8)
+  expected = keras_models.MODELS[name](shape, classes)
+  backend = tf.keras.backend
+  before = backend.floatx(), backend.image_data_format()
+  try:
+    backend.set_floatx('float64')
+    if name != 'shakespeare_lstm':  # Keras's LSTM fails with the other.
+      backend.set_image_data_format('channels_first')
+    model = keras_models.MODELS[name](shape, classes)
+    found = model(x)
+  finally:
+    backend.set_floatx(before[0])
+    backend.set_image_data_format(before[1])
+  assert found.dtype == tf.float32
+  for a, b in zip(model.weights, expected.weights, strict=True):
+    assert a.dtype == b.dtype == tf.float32
+    np.testing.assert_array_equal(a, b)
+  np.testing.assert_array_equal(found, expected(x))
 
 
 def test_uint8_images_are_scaled_by_the_model():
