@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tasks import named_functions
 from tasks.data.task import Task
-from tasks.models.objective import Objective, is_of_zeros_and_ones, squeeze
+from tasks.models.objective import Objective, is_of_bits, squeeze
 
 
 class TestMetric(NamedTuple):
@@ -115,7 +115,7 @@ def _named_metric(
   activation = tf.identity
   of_order = isinstance(created, _Auc)
   if not (task.num_classes or of_order or _takes_logits(created)):
-    if objective.is_of_zeros_and_ones or is_of_zeros_and_ones(source):
+    if is_of_bits(objective.loss) or is_of_bits(source):
       activation = tf.sigmoid
     elif is_categorical:
       activation = tf.nn.softmax

@@ -9,6 +9,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from tasks import named_functions
 from tasks.data.own import AS_GIVEN, CLASSES, NUMBERS
 
@@ -30,8 +32,9 @@ _GOALS: Mapping[str, tuple[str, ...]] = {
     *('mae', 'mape', 'msle', 'poisson', 'logcosh', 'huber'),
   ),
 }
-# How the names of metrics end or begin that are for labels of 0 and 1.
-_OF_ZEROS_AND_ONES = ('auc', 'precision', 'recall')
+# Numbers of which each is 0 or 1, and how the names of metrics for them end.
+_BITS = 'labels of 0 and 1'
+_OF_BITS = ('auc', 'precision', 'recall')
 
 
 class Metric(NamedTuple):
@@ -97,11 +100,6 @@ class Objective:
       return AS_GIVEN
     return CLASSES if squeeze(self.loss).startswith('sparse') else NUMBERS
 
-  @property
-  def is_of_zeros_and_ones(self) -> bool:
-    """Whether the loss is for labels of 0 and 1, and takes their logits."""
-    return squeeze(self.loss).startswith('binary')
-
   def check_task(self, task: 'Task') -> None:
     """Raises unless the loss and the metrics are for the labels of the data.
 
@@ -111,58 +109,64 @@ class Objective:
     Raises:
       ValueError: If they are for other labels.
     """
-    has_classes = task.num_classes is not None
-    found = 'classes' if has_classes else 'numbers'
-    if self.kinds != AS_GIVEN and has_classes != (self.kinds == CLASSES):
-      raise ValueError(
-        f'`loss` must be one for {found}, which `y` of the data has, found '
-        f'{self.loss}.'
-      )
-    is_binary = self.is_of_zeros_and_ones
-    for metric in self.metrics:
-      if named_functions.is_function_name(metric.source):
+    labels = _labels_of(task)
+    named = [
+      ('loss', self.loss),
+      *(('metrics', m.source) for m in self.metrics),
+    ]
+    for setting, name in named:
+      if named_functions.is_function_name(name):
         continue
-      of_bits = is_of_zeros_and_ones(metric.source)
-      fits = has_classes == is_of_classes(metric.source)
-      if metric.source == _ACCURACY and not has_classes:
-        fits = of_bits = not is_of_numbers_alone(self.loss)
-      elif of_bits and self.kinds == NUMBERS:
-        fits = is_binary
-      if not fits:
+      if not _fits(name, labels):
         raise ValueError(
-          f'`metrics` must be for {found}, which `y` of the data has, and for '
-          f'`loss` {self.loss}, found {metric.source}.'
+          f'`{setting}` must be for {labels}, which `y` of the data has, found '
+          f'{name}.'
         )
-      is_binary |= of_bits
-    if is_binary:
-      for y in (task.train['y'], task.test['y']):
-        wrong = (y != 0) & (y != 1)
-        if wrong.any():
-          raise ValueError(
-            f'`y` must be 0 or 1 for `loss` {self.loss} and `metrics` '
-            f'{", ".join(m.name for m in self.metrics)}, found '
-            f'{y[wrong][0]:g}.'
-          )
+      if takes_logits(name) and not takes_logits(self.loss):
+        raise ValueError(
+          f'`{setting}` must be for the numbers that `loss` {self.loss} takes, '
+          f'found {name}, which is of logits.'
+        )
 
 
-def is_of_classes(source: str) -> bool:
-  """Returns whether a metric of Keras is for classes."""
-  name = squeeze(source)
-  return name in (_ACCURACY, 'perplexity') or name.startswith('sparse')
+def takes_logits(name: str) -> bool:
+  """Returns whether a loss takes logits, or a metric is of logits.
 
-
-def is_of_zeros_and_ones(source: str) -> bool:
-  """Returns whether a metric of Keras is for labels of 0 and 1."""
-  name = squeeze(source)
-  return name.startswith('binary') or name.endswith(_OF_ZEROS_AND_ONES)
-
-
-def is_of_numbers_alone(loss: str) -> bool:
-  """Returns whether a loss of Keras is neither for classes nor for 0 and 1."""
-  name = squeeze(loss)
-  return not named_functions.is_function_name(loss) and not name.startswith(
-    ('sparse', 'binary', 'categorical')
+  A user's own loss may take logits.
+  """
+  short = squeeze(name)
+  return (
+    named_functions.is_function_name(name)
+    or short in (_ACCURACY, 'perplexity')
+    or 'categorical' in short
+    or is_of_bits(name)
   )
+
+
+def is_of_bits(name: str) -> bool:
+  """Returns whether a loss or metric of Keras is for labels of 0 and 1."""
+  short = squeeze(name)
+  return short.startswith('binary') or short.endswith(_OF_BITS)
+
+
+def _labels_of(task: 'Task') -> str:
+  """Returns what the labels of the data are."""
+  if task.num_classes is not None:
+    return CLASSES
+  y = np.concatenate([task.train['y'], task.test['y']])
+  return _BITS if np.isin(y, (0, 1)).all() else NUMBERS
+
+
+def _fits(name: str, labels: str) -> bool:
+  """Returns whether a loss or metric of Keras is for these labels."""
+  short = squeeze(name)
+  if short == _ACCURACY:
+    return labels != NUMBERS
+  if short.startswith('sparse') or short == 'perplexity':
+    return labels == CLASSES
+  if short.startswith('categorical') or is_of_bits(name):
+    return labels == _BITS
+  return labels != CLASSES
 
 
 def create_objective(settings: Any) -> Objective:

@@ -18,7 +18,7 @@ from tasks.models import (
   own_models,
   tff_model,
 )
-from tasks.models.objective import Objective, is_of_numbers_alone
+from tasks.models.objective import Objective, takes_logits
 from tff_clipping import learning
 from tff_clipping.programs.clients import client_store
 
@@ -170,7 +170,7 @@ def create_model(
     tuple(input_shape),
     num_outputs,
     output_shape=None if is_own_loss else output_shape,
-    gives_logits=not is_own_loss and not is_of_numbers_alone(loss),
+    gives_logits=not is_own_loss and takes_logits(loss),
     seed=config.model_seed,
     input_dtype=tf.as_dtype(input_dtype),
   )
