@@ -2,16 +2,12 @@
 
 import collections
 import functools
-import math
-import types
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import privacy
-from tff_clipping.privacy.ledger.ledger import BudgetExhaustedError
-from tff_clipping.privacy.ledger.ledger_contents import Release
 from tff_clipping.programs.clients.client_sampling import (
   FixedSizeSampler,
 )
@@ -78,64 +74,23 @@ def build_process(scale=1.0, fail_at=None):
   )
 
 
-class Ledger:
-  """Charges 1 a release, up to a budget, and writes down what it charged."""
-
-  plan = types.SimpleNamespace(
-    sampler_parameters=privacy.SamplerParameters(
-      'fixed_size', len(IDS), 2 / 3, 2
-    ),
-    target_delta=1e-5,
-    noise_multiplier=1.0,
-    sampling='poisson',
-    allows_new_draws=True,
-  )
-  run_id = 'a run'
-  caveats = ()
-
-  def add_caveats(self, caveats):
-    self.caveats = tuple(dict.fromkeys([*self.caveats, *caveats]))
-
-  def __init__(self, budget=math.inf):
-    self.releases = []
-    self._budget = budget
-
-  @property
-  def charged(self):
-    return [release.round_num for release in self.releases]
-
-  @property
-  def num_releases(self):
-    return len(self.releases)
-
-  @property
-  def epsilon(self):
-    return float(len(self.releases))
-
-  def next_draw(self, round_num):
-    return self.charged.count(round_num)
-
-  def record_seed(self, digest):
-    pass
-
-  def check_budget(self, round_num):
-    if len(self.charged) >= self._budget:
-      raise BudgetExhaustedError('The budget is spent.')
-
-  def charge(self, round_num, release_id, *, draw=0):
-    assert draw == self.next_draw(round_num)
-    self.check_budget(round_num)
-    self.releases.append(Release(release_id, round_num, draw))
-
-
-def plan(sampling):
+@functools.cache
+def plan(sampling, num_rounds=6):
   return privacy.PrivacyPlan.from_noise_multiplier(
     num_clients=3,
     clients_per_round=2,
-    num_rounds=6,
+    num_rounds=num_rounds,
     noise_multiplier=1.0,
     target_delta=1e-2,
     sampling=sampling,
+  )
+
+
+def open_ledger(folder, num_rounds=6):
+  """Opens a ledger for the cohorts of `program`."""
+  folder.mkdir(exist_ok=True)
+  return privacy.PrivacyLedger(
+    folder / 'ledger.jsonl', plan('fixed_size', num_rounds)
   )
 
 
@@ -151,7 +106,7 @@ def model_fn():
 def program(folder, *, process=None, num_rounds=6, after=None, **kwargs):
   """Returns a program; `after` is called with the metrics of each round."""
   sampler = FixedSizeSampler(IDS, clients_per_round=2, seed=0)
-  sampler.charged_as = Ledger.plan.sampler_parameters
+  sampler.charged_as = plan('fixed_size').sampler_parameters
   settings = dict(
     process=process or build_process(),
     sampler=sampler,

@@ -118,7 +118,7 @@ def test_the_record_of_the_plan_is_taken(record, plan):
     (_DISTRIBUTED, _ALL, '`min_clients`, at most'),
     (_DISTRIBUTED, _BY_PLD, "must be 'rdp' for a mechanism in integers"),
     # Of other samplings the cohorts have no bounds.
-    (_SHARES, _PLAN, ''),
+    (_SHARES, _PLAN, "`sampling` must be 'fixed_size' where the noise"),
   ],
 )
 def test_another_record_is_refused(record, plan, message):

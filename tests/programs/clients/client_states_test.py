@@ -101,6 +101,20 @@ def test_what_no_checkpoint_needs_is_dropped(states, tmp_path):
   assert _numbers(again, 5) == [41, 42, 43]
 
 
+def test_states_that_are_newer_than_a_restored_checkpoint_are_refused(
+  states, tmp_path
+):
+  states.drop_before(2)
+  _open(tmp_path / 'states').resume(2, 'two')
+  # The version of 'a' of round 1 is gone, and zeros are not it.
+  states.drop_before(3)
+  with pytest.raises(
+    client_states.DamagedStatesError, match='those before round 3 were dropped'
+  ):
+    _open(tmp_path / 'states').resume(2, 'two')
+  _open(tmp_path / 'states').resume(3, 'three')
+
+
 def test_a_round_without_clients_is_one(states, tmp_path):
   states.write(4, 'four', [], [np.zeros([0, 2]), np.zeros(0)])
   again = _open(tmp_path / 'states')

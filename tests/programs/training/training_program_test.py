@@ -208,7 +208,7 @@ def test_the_rounds_before_one_that_fails_are_kept(tmp_path):
 
 @pytest.mark.parametrize('is_private', [False, True])
 def test_stops_on_divergence_with_the_last_finite_state(tmp_path, is_private):
-  ledger = small_program.Ledger() if is_private else None
+  ledger = small_program.open_ledger(tmp_path) if is_private else None
   # A private run that is started again has the outcome of the bad round.
   for _ in range(2):
     result = small_program.program(
@@ -218,7 +218,7 @@ def test_stops_on_divergence_with_the_last_finite_state(tmp_path, is_private):
     assert np.isfinite(result.state['weights'].trainable[0])
     assert 'not finite after round' in result.message
   if is_private:
-    assert ledger.charged == [*range(1, result.round_num + 2)]
+    assert ledger.rounds == [*range(1, result.round_num + 2)]
 
 
 @pytest.mark.parametrize(
@@ -544,10 +544,10 @@ def test_fewer_rounds_than_were_run_are_refused(tmp_path):
 
 
 def test_the_charge_is_on_record_before_anything_is_released(tmp_path):
-  ledger, released = small_program.Ledger(), []
+  ledger, released = small_program.open_ledger(tmp_path), []
 
   def evaluate(weights):
-    released.append(len(ledger.charged))
+    released.append(len(ledger.rounds))
     return dict(test_accuracy=0.0, test_loss=1.0)
 
   small_program.program(tmp_path, ledger=ledger, evaluate=evaluate).run()
@@ -557,29 +557,29 @@ def test_the_charge_is_on_record_before_anything_is_released(tmp_path):
 def test_a_run_that_was_stopped_says_which_epsilon_holds(tmp_path):
   result = small_program.program(
     tmp_path,
-    ledger=small_program.Ledger(),
+    ledger=small_program.open_ledger(tmp_path),
     should_stop=lambda metrics: metrics['round_num'] == 3,
   ).run()
   assert 'is no guarantee: count all 6.' in result.message
 
 
 def test_a_round_that_fails_costs_nothing(tmp_path):
-  ledger = small_program.Ledger()
+  ledger = small_program.open_ledger(tmp_path)
   process = small_program.build_process(
     fail_at=small_program.expected_weight(2)
   )
   with pytest.raises(RoundError, match='Round 2 failed'):
     small_program.program(tmp_path, process=process, ledger=ledger).run()
-  assert ledger.charged == [1]
+  assert ledger.rounds == [1]
 
 
-@pytest.mark.parametrize(
-  'settings',
-  [dict(exact_metrics=False), dict(ledger=small_program.Ledger())],
-)
+@pytest.mark.parametrize('is_private', [False, True])
 def test_a_run_without_measured_cohorts_tells_neither_size_nor_time(
-  tmp_path, settings
+  tmp_path, is_private
 ):
+  settings = dict(exact_metrics=False)
+  if is_private:
+    settings = dict(ledger=small_program.open_ledger(tmp_path))
   small_program.program(tmp_path, num_rounds=2, **settings).run()
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['num_clients'].isna().all()
@@ -601,7 +601,9 @@ def test_what_really_holds_stands_beside_the_papers_epsilon(tmp_path):
 
 def test_the_last_model_is_evaluated_when_the_budget_is_spent(tmp_path):
   program = small_program.program(
-    tmp_path, ledger=small_program.Ledger(budget=3), rounds_per_evaluation=2
+    tmp_path,
+    ledger=small_program.open_ledger(tmp_path, 3),
+    rounds_per_evaluation=2,
   )
   assert program.run().reason is StopReason.BUDGET_EXHAUSTED
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
@@ -611,7 +613,7 @@ def test_the_last_model_is_evaluated_when_the_budget_is_spent(tmp_path):
 
 def test_the_checkpoints_of_a_private_run_go_on_with_its_ledger(tmp_path):
   small_program.program(
-    tmp_path, ledger=small_program.Ledger(), num_rounds=2
+    tmp_path, ledger=small_program.open_ledger(tmp_path), num_rounds=2
   ).run()
   with pytest.raises(storage_errors.StorageError, match='of a private run'):
     small_program.program(tmp_path).run()

@@ -26,6 +26,8 @@ from tff_clipping import atomic_files, storage_errors
 
 _CONTENTS = 'states.json'
 _ROUND = 'round.json'
+# The last round before which versions were dropped.
+_DROPPED = 'dropped'
 _PREFIX = 'round_'
 _UNFINISHED = 'unfinished'
 _FORMAT = 1
@@ -119,6 +121,7 @@ class ClientStates:
       # Of a program that was killed before its first outcome was saved.
       for round_num in self._rounds():
         shutil.rmtree(self._path(round_num))
+      (self._folder / _DROPPED).unlink(missing_ok=True)
       with atomic_files.replacing(self._folder / _CONTENTS) as path:
         path.write_text(json.dumps(contents))
     self._contents = contents
@@ -144,6 +147,16 @@ class ClientStates:
         f'written with the checkpoint of round {round_num}: they are of '
         'another run, or lost. Restore them from a copy, or start in another '
         'folder.'
+      )
+    dropped = 0
+    with contextlib.suppress(OSError, ValueError):
+      dropped = int((self._folder / _DROPPED).read_text())
+    if dropped > round_num:
+      raise DamagedStatesError(
+        f'The states of clients in {self._folder} are newer than the '
+        f'checkpoint of round {round_num}: those before round {dropped} were '
+        'dropped. '
+        'Restore them from the same copy as the checkpoint.'
       )
     self._versions = collections.defaultdict(list)
     for each in self._rounds():
@@ -249,6 +262,8 @@ class ClientStates:
       StorageError: If the file system refuses.
     """
     with storage_errors.writing(f'The folder {self._folder}'):
+      # Not synced: a crash does not restore older checkpoints.
+      (self._folder / _DROPPED).write_text(str(round_num))
       for name, rounds in self._versions.items():
         last = max((r for r in rounds if r <= round_num), default=0)
         for each in rounds:

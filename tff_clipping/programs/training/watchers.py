@@ -105,7 +105,7 @@ class RoundWatcher:
 class AfterRounds(RoundWatcher):
   """Calls a function with the metrics of each round, to show progress.
 
-  A terminal that is gone, full or cannot show a character does not end a run.
+  A terminal that is gone, is full or cannot show a character ends no run.
   """
 
   def __init__(
