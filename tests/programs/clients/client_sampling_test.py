@@ -322,92 +322,56 @@ def test_unequal_groups_are_drawn_with_the_probability_that_is_charged():
     assert abs(share - 0.6) < 5 * (0.6 * 0.4 / 2000) ** 0.5
 
 
+_SETTINGS = {
+  'PoissonSampler': dict(sampling_prob=0.5),
+  'FixedSizeSampler': dict(clients_per_round=2),
+  'RoundRobinSampler': dict(clients_per_round=10, min_separation=2),
+  'RandomAllocationSampler': dict(rounds_per_epoch=2),
+}
+
+
 @pytest.mark.parametrize(
-  ('make', 'error', 'message'),
+  ('name', 'changed', 'message'),
   [
-    (
-      lambda: client_sampling.PoissonSampler([], sampling_prob=0.5, seed=0),
-      ValueError,
-      '`client_ids` must not be empty',
-    ),
-    (
-      lambda: client_sampling.PoissonSampler(
-        ['a', 'a'], sampling_prob=0.5, seed=0
-      ),
-      ValueError,
-      '`client_ids` must be all different',
-    ),
+    ('Poisson', dict(client_ids=[]), '`client_ids` must not be empty'),
+    ('Poisson', dict(client_ids=['a', 'a']), '`client_ids` must be all diff'),
     *(
       (
-        lambda ids=ids: client_sampling.PoissonSampler(
-          ids, sampling_prob=0.5, seed=0
-        ),
-        TypeError,
+        'Poisson',
+        dict(client_ids=ids),
         '`client_ids` must be a list of ids, in the same order in each process',
       )
       for ids in ('client', {'a', 'b'}, None, 3)
     ),
+    # As for a loop of TFF.
     (
-      # As for a loop of TFF.
-      lambda: client_sampling.PoissonSampler(
-        [[1.0], [2.0]], sampling_prob=0.5, seed=0
-      ),
-      TypeError,
+      'Poisson',
+      dict(client_ids=[[1.0], [2.0]]),
       '`client_ids` must be the names of clients, not their data, found list',
     ),
+    ('Poisson', dict(sampling_prob=0.0), 'above 0 and at most 1, found 0.0'),
+    ('Poisson', dict(sampling_prob=2), 'above 0 and at most 1, found 2'),
+    ('Poisson', dict(sampling_prob='x'), '`sampling_prob` must be a number'),
+    ('Poisson', dict(seed=-1), '`seed` must be at least 0'),
+    ('Poisson', dict(seed=0.5), '`seed` must be an integer'),
+    ('FixedSize', dict(clients_per_round=101), '`clients_per_round` must be'),
+    ('RoundRobin', dict(clients_per_round='5'), '`clients_per_round` must be'),
     (
-      lambda: client_sampling.build_private_sampler(3, _IDS, seed=0),
-      TypeError,
-      '`plan` must be a PrivacyPlan or another BasePlan, found int',
+      'RoundRobin',
+      dict(min_separation=11),
+      '`min_separation` must be from 1 t',
     ),
-    (
-      lambda: client_sampling.RoundRobinSampler(
-        _IDS, clients_per_round='5', min_separation=2, seed=0
-      ),
-      TypeError,
-      '`clients_per_round` must be',
-    ),
-    (
-      lambda: client_sampling.PoissonSampler(['a'], sampling_prob=0.0, seed=0),
-      ValueError,
-      '`sampling_prob` must be above 0 and at most 1, found 0.0',
-    ),
-    (
-      lambda: client_sampling.PoissonSampler(['a'], sampling_prob='x', seed=0),
-      TypeError,
-      '`sampling_prob` must be a number',
-    ),
-    (
-      lambda: client_sampling.PoissonSampler(['a'], sampling_prob=1, seed=-1),
-      ValueError,
-      '`seed` must be at least 0',
-    ),
-    (
-      lambda: client_sampling.PoissonSampler(['a'], sampling_prob=1, seed=0.5),
-      TypeError,
-      '`seed` must be an integer',
-    ),
-    (
-      lambda: client_sampling.FixedSizeSampler(
-        ['a'], clients_per_round=2, seed=0
-      ),
-      ValueError,
-      '`clients_per_round` must be at most 1',
-    ),
-    (
-      lambda: client_sampling.PoissonSampler(['a'], sampling_prob=2, seed=0),
-      ValueError,
-      '`sampling_prob` must be above 0 and at most 1, found 2',
-    ),
-    (
-      lambda: client_sampling.RoundRobinSampler(
-        _IDS, clients_per_round=10, min_separation=11, seed=0
-      ),
-      ValueError,
-      '`min_separation` must be from 1 to 10',
-    ),
+    ('RandomAllocation', dict(client_ids=[1]), '`client_ids` must be strings'),
   ],
 )
-def test_bad_arguments_are_refused(make, error, message):
-  with pytest.raises(error, match=message):
-    make()
+def test_bad_arguments_are_refused(name, changed, message):
+  name = f'{name}Sampler'
+  settings = dict(client_ids=_IDS, seed=0) | _SETTINGS[name] | changed
+  ids = settings.pop('client_ids')
+  with pytest.raises((TypeError, ValueError), match=message):
+    getattr(client_sampling, name)(ids, **settings)
+
+
+def test_what_is_no_plan_has_no_sampler():
+  with pytest.raises(TypeError, match='`plan` must be a PrivacyPlan or anothe'):
+    client_sampling.build_private_sampler(3, _IDS, seed=0)

@@ -51,13 +51,12 @@ class ClientStore:
       ClientStoreError: If the folder is not a store, or one of its files is
         missing or not of the size that was written.
     """
-    self._folder = store_files.open_folder(pathlib.Path(path))
-    self.path = self._folder.path
-    self.client_ids = self._folder.client_ids
-    self.num_examples = self._folder.num_examples
+    self.path = pathlib.Path(path)
+    features, self.client_ids, self.num_examples = store_files.open_folder(
+      self.path
+    )
     self.element_spec = collections.OrderedDict(
-      (name, tf.TensorSpec(shape, dtype))
-      for name, shape, dtype in self._folder.features
+      (name, tf.TensorSpec(shape, dtype)) for name, shape, dtype in features
     )
 
   def read_client(
@@ -78,7 +77,7 @@ class ClientStore:
       tf.errors.InvalidArgumentError: If it is not so many examples.
     """
     try:
-      content = self._folder.read_content(client_id)
+      content = store_files.read_content(self.path, client_id)
     except tf.errors.NotFoundError:
       if _text(client_id) in self.client_ids:
         raise  # A file of the store.

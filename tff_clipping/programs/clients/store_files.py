@@ -12,7 +12,6 @@ the features of an example are and a digest of both.
 
 import collections
 import contextlib
-import dataclasses
 import fcntl
 import hashlib
 import json
@@ -23,7 +22,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -58,43 +57,42 @@ class ClientStoreError(ValueError):
   """A client store is missing, incomplete or damaged."""
 
 
-@dataclasses.dataclass(frozen=True)
-class StoreFolder:
-  """A folder that was checked.
+class Contents(NamedTuple):
+  """What a folder holds.
 
   Attributes:
-    path: The folder.
     features: The name, shape and dtype of each feature of one example.
     client_ids: The clients' ids, in the order in which they were written.
     num_examples: The number of examples of each client, in the same order.
   """
 
-  path: pathlib.Path
   features: tuple[tuple[str, tuple[int, ...], str], ...]
   client_ids: tuple[str, ...]
   num_examples: tuple[int, ...]
 
-  def read_content(self, client_id: tf.Tensor) -> tf.Tensor:
-    """Returns the string of a client; a TensorFlow function.
 
-    Args:
-      client_id: The id, a string scalar.
+def read_content(path: pathlib.Path, client_id: tf.Tensor) -> tf.Tensor:
+  """Returns the string of a client; a TensorFlow function.
 
-    Raises:
-      tf.errors.NotFoundError: If there is no such client.
-      tf.errors.DataLossError: If what is read is not what was written.
-    """
-    (content,) = tf.raw_ops.RestoreV2(
-      prefix=os.fspath(self.path / _PACK),
-      tensor_names=[tf.strings.join([_CONTENT, client_id])],
-      shape_and_slices=[''],
-      dtypes=[tf.string],
-    )
-    return tf.ensure_shape(content, [])
+  Args:
+    path: The folder.
+    client_id: The id, a string scalar.
+
+  Raises:
+    tf.errors.NotFoundError: If there is no such client.
+    tf.errors.DataLossError: If what is read is not what was written.
+  """
+  (content,) = tf.raw_ops.RestoreV2(
+    prefix=os.fspath(path / _PACK),
+    tensor_names=[tf.strings.join([_CONTENT, client_id])],
+    shape_and_slices=[''],
+    dtypes=[tf.string],
+  )
+  return tf.ensure_shape(content, [])
 
 
-def open_folder(path: pathlib.Path) -> StoreFolder:
-  """Opens a folder that `write_folder` made.
+def open_folder(path: pathlib.Path) -> Contents:
+  """Checks a folder that `write_folder` made, and returns what it holds.
 
   Raises:
     ClientStoreError: If it is none, or a file is missing or not of the size
@@ -127,7 +125,7 @@ def open_folder(path: pathlib.Path) -> StoreFolder:
   # What TensorFlow raises for its own kinds of damage.
   except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as e:
     raise _damaged(path, ' '.join(str(e).split())) from e
-  return StoreFolder(path, features, tuple(client_ids), tuple(num_examples))
+  return Contents(features, tuple(client_ids), tuple(num_examples))
 
 
 def write_folder(
@@ -139,7 +137,7 @@ def write_folder(
 
   Args:
     path: The folder.
-    features: As in `StoreFolder`.
+    features: As in `Contents`.
     clients: Returns for each client its id, all different, and an array of each
       feature with a leading dimension of examples.
 
