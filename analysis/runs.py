@@ -53,7 +53,6 @@ _AUDIT_KEYS = (
   'num_canaries_out',
   'confidence',
   'claimed_epsilon',
-  'actual_epsilon',
   'allowed_true_positive_rate',
 )
 _ATTACK_KEYS = (

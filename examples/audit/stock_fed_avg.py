@@ -51,7 +51,7 @@ def _audit(
     num_canaries=_NUM_CANARIES,
     num_parameters=(_NUM_FEATURES + 1) * _NUM_CLASSES,
     seed=0,  # Who is a canary, and who is held out. Fresh for real data.
-    relation=_PLAN.actual_relation,
+    relation=_PLAN.relation,
   )
   process = tff.learning.algorithms.build_unweighted_fed_avg(
     # Two steps of 0.1 with a gradient of 250: a hundred times the norm.

@@ -322,7 +322,7 @@ def _create_audit(
       num_canaries=2 * config.audit_canaries,
       num_parameters=description['model']['num_parameters'],
       seed=description['drawn_seeds']['audit_seed'],
-      relation=plan.actual_relation,
+      relation=plan.relation,
     ),
     release_unit=config.clipping_norm / plan.clients_per_round,
   )
@@ -407,7 +407,7 @@ def _audit(
     f'The audit {verdict} the plan: with {found.confidence:.0%} confidence, '
     f'epsilon is at least {at_least[0]} for any mechanism '
     f'and {at_least[1]} for a Gaussian one; if the '
-    f'plan holds, it is at most {rounding.format_up(found.actual_epsilon)}.'
+    f'plan holds, it is at most {rounding.format_up(found.claimed_epsilon)}.'
   ]
 
 

@@ -75,9 +75,7 @@ class RunPrivacy:
     said = []
     if ledger.num_releases:
       charged = words.state_guarantee(
-        ledger.actual_epsilon,
-        ledger.plan.target_delta,
-        ledger.plan.actual_relation,
+        ledger.epsilon, ledger.plan.target_delta, ledger.plan.relation
       )
       said.append(f'Charged: {charged}.')
     said += self._describe_paper()

@@ -42,7 +42,7 @@ def _canaries(plan, num_parameters=1024):
     num_canaries=plan.num_clients * 4 // 5,
     num_parameters=num_parameters,
     seed=7,
-    relation=plan.actual_relation,
+    relation=plan.relation,
   )
 
 

@@ -102,7 +102,7 @@ def test_the_matrix_has_every_sampler():
   rows = re.findall(r'^\| `(\w+)`', matrix.partition('\n## ')[0], re.MULTILINE)
   assert sorted({*rows}) == sorted(
     [
-      *('poisson', 'fixed_size', 'none', 'paper'),
+      *('poisson', 'fixed_size', 'none'),
       *('min_separation', 'grouped_poisson'),
       'random_allocation',
     ]

@@ -66,9 +66,8 @@ def test_the_noise_that_is_added_is_what_the_event_charges(sampling):
   assert found == pytest.approx(charged, rel=5 / np.sqrt(2 * size))
 
 
-@pytest.mark.parametrize('sampling', ['fixed_size', 'paper'])
-def test_shares_that_are_added_are_what_the_event_charges(sampling):
-  plan = _plan(sampling)
+def test_shares_that_are_added_are_what_the_event_charges():
+  plan = _plan('fixed_size')
   factory = aggregators.local_gaussian_noise_factory(
     plan.noise_multiplier * _CLIPPING_NORM,
     clients_per_round=plan.clients_per_round,
@@ -77,7 +76,6 @@ def test_shares_that_are_added_are_what_the_event_charges(sampling):
   process = factory.create(tff.TensorType(np.float32, [size]))
   sampler = client_sampling.build_private_sampler(plan, _IDS, seed=0)
   charged = _gaussian_event(plan.dp_event).noise_multiplier
-  # The event of 'paper' is that of a Poisson sample.
   charged *= plan.sensitivity_factor * _CLIPPING_NORM
   zeros = [np.zeros(size, np.float32)] * len(sampler.sample(1))
   total = process.next(process.initialize(), zeros).result
@@ -166,7 +164,7 @@ def test_integers_take_the_shares_of_a_plan():
 @pytest.mark.parametrize(
   'sampling',
   [
-    *('poisson', 'fixed_size', 'paper'),
+    *('poisson', 'fixed_size'),
     pytest.param('random_allocation', marks=pytest.mark.slow),
   ],
 )
@@ -192,9 +190,6 @@ def test_the_sampler_is_the_one_of_the_event(sampling):
     assert isinstance(event, dp_accounting.SampledWithoutReplacementDpEvent)
     assert event.sample_size == _CLIENTS_PER_ROUND
     assert event.source_dataset_size == _NUM_CLIENTS
-  if sampling == 'paper':
-    # The mismatch of the paper, by its name and with its real price.
-    assert plan.actual_epsilon > plan.epsilon
 
 
 def test_a_population_of_another_size_is_refused():

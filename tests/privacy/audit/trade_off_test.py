@@ -48,12 +48,6 @@ def test_rates_are_each_others_inverse(sampling):
     assert curve.min_false_positive_rate(tpr) == pytest.approx(fpr, rel=1e-9)
 
 
-def test_paper_plan_allows_what_its_cohorts_give():
-  np.testing.assert_array_equal(
-    _curve('paper').deltas, _curve('fixed_size').deltas
-  )
-
-
 def test_gaussian_curve_and_its_inverse():
   curve = audit.GaussianTradeOff(1.5)
   tpr = curve.max_true_positive_rate(0.1)
@@ -154,15 +148,6 @@ def test_no_attack_does_better_than_the_bound():
     bounds = audit.bound_attacks(plan, float(rate))
     assert found <= bounds.true_positive_rate
     assert bounds.true_positive_rate <= found * 1.2
-
-
-@pytest.mark.slow
-def test_paper_is_bounded_by_what_is_drawn():
-  paper = audit.bound_attacks(build_plan(sampling='paper'), 0.01)
-  drawn = build_plan(sampling='fixed_size', accountant='pld')
-  assert paper == audit.bound_attacks(drawn, 0.01)
-  poisson = audit.bound_attacks(build_plan(), 0.01)
-  assert paper.mu > 2 * poisson.mu
 
 
 @pytest.mark.parametrize('rate', [0, 1, -0.1, float('nan')])

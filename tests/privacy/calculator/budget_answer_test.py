@@ -114,14 +114,6 @@ def test_all_clients_in_each_round_are_a_question_without_a_cohort(capsys):
   assert answer['epsilon'] == pytest.approx(exact, rel=1e-12)
 
 
-def test_paper_sampling_shows_both_epsilons(capsys):
-  _, out, _ = run_here(capsys, *ONE_ROUND, '--sampling=paper')
-  answer = ask(capsys, *ONE_ROUND, '--sampling=paper')
-  assert 'as the paper charges; its cohorts really give' in out
-  for name in ('epsilon', 'actual_epsilon'):
-    assert rounding.format_up(answer[name], digits=5) in out
-
-
 def test_an_epsilon_of_0_is_an_answer(capsys):
   answer = ask(
     capsys,
@@ -175,7 +167,7 @@ def test_the_tightest_proved_accountant_stands_beside_the_answer(capsys):
   assert line in answer['tightest']
   answer = ask(capsys, *ONE_ROUND, '--sampling=fixed_size')
   assert 'proved too (but for noise in integers): --acc' in answer['tightest']
-  for other in ('accountant=pld', 'sampling=paper', 'min_separation=24'):
+  for other in ('accountant=pld', 'min_separation=24'):
     assert ask(capsys, *ONE_ROUND, f'--{other}')['tightest'] == ''
 
 
@@ -300,7 +292,7 @@ def draw_question(seed):
     return math.exp(generator.uniform(math.log(low), math.log(high)))
 
   num_clients = int(draw(1, 1e9))
-  sampling = generator.choice(['poisson', 'fixed_size', 'paper', 'none'])
+  sampling = generator.choice(['poisson', 'fixed_size', 'none'])
   cohort = num_clients if sampling == 'none' else int(draw(1, num_clients))
   values = {
     'target_epsilon': draw(1e-3, 1e3),

@@ -1,6 +1,5 @@
 """Tests of tff_clipping.privacy.calculator.statement."""
 
-import dataclasses
 import hashlib
 import json
 
@@ -119,14 +118,6 @@ def test_a_fixed_norm_is_a_choice_that_is_not_covered(write):
   assert '| Clipping norm c | 0.1 |' in text
   assert '| Noise on the sum | 1.5 times c, ' in text
   assert ': the clipping norm, learning rates' in text
-
-
-@pytest.mark.slow
-def test_the_paper_promises_what_its_cohorts_give(write):
-  plan = dataclasses.replace(PLAN, sampling='paper')
-  text = write(plan=plan)
-  assert f'| Epsilon | {rounding.format_up(plan.actual_epsilon)} |' in text
-  assert 'replace\\_one: ' in text
 
 
 def test_what_is_wrong_is_one_line(write, capsys, tmp_path):

@@ -211,23 +211,13 @@ def test_release_beyond_the_target_is_refused(path):
       ledger.charge(ledger.num_releases, new_id())
 
 
-def test_ledger_of_the_paper_records_what_the_sampler_gives(path):
-  plan = privacy.PrivacyPlan(**SETTING, sampling='paper')
-  with privacy.PrivacyLedger(path, plan) as ledger:
-    ledger.charge(0, new_id())
-    assert ledger.actual_epsilon == plan.actual_epsilon_after(1)
-  release = json.loads(path.read_text().splitlines()[1])
-  assert release['actual_epsilon'] == plan.actual_epsilon_after(1)
-  assert release['actual_epsilon'] > release['epsilon']
-
-
 @pytest.mark.parametrize(
   'change',
   [
     {'noise_multiplier': 1.6},
     {'num_rounds': 21},
     {'target_delta': 1e-6},
-    {'sampling': 'paper'},
+    {'sampling': 'fixed_size'},
     {'accountant': 'pld'},
     {'target_epsilon': 30.0},
   ],

@@ -200,20 +200,6 @@ def test_turns_of_the_same_order_are_added_up(tmp_path):
   assert privacy.compute_spending(contents).num_releases == 4
 
 
-@pytest.mark.slow
-def test_the_paper_is_counted_as_it_is_drawn(write):
-  paper = dataclasses.replace(PLAN, sampling='paper')
-  fixed = dataclasses.replace(PLD, sampling='fixed_size')
-  alone = privacy.compute_spending(write((paper, 9)))
-  assert (paper.accountant, alone.accountant) == ('rdp', 'pld')
-  spent = privacy.compute_spending(write((paper, 9), (fixed, 11)))
-  assert spent.relation is privacy.Relation.REPLACE_ONE
-  assert spent.accountant == 'pld'
-  assert spent.epsilon == pytest.approx(fixed.epsilon_after(20), rel=1e-6)
-  with pytest.raises(ValueError, match='`relation` must be the same'):
-    privacy.compute_spending(write((paper, 1), (PLAN, 1)))
-
-
 def test_nothing_was_spent(write):
   assert privacy.compute_spending(write((PLAN, 0), (PLAN, 0))).epsilon == 0
 

@@ -36,7 +36,6 @@ EPSILON_SETTING = {**PAPER, 'num_rounds': 100, 'noise_multiplier': 1.5}
     ({'target_delta': math.inf}, ValueError, '`target_delta` must be finite'),
     ({'sampling': 'uniform'}, ValueError, "`sampling` must be one of 'poi"),
     ({'sampling': None}, TypeError, '`sampling` must be a string'),
-    ({'sampling': 'paper'}, ValueError, 'build a `PrivacyPlan`'),
     ({'sampling': 'none'}, ValueError, '`clients_per_round` must equal'),
     ({'accountant': 'gdp'}, ValueError, "`accountant` must be one of 'rdp'"),
     ({'target_delta': 1e-21}, ValueError, '`target_delta` must be at least 1'),

@@ -59,7 +59,7 @@ def test_poisson_cohorts_have_the_canaries_that_are_in(tmp_path):
 
 def test_fixed_size_cohorts_keep_the_canaries_that_are_held_out(tmp_path):
   canaries = _canaries(Relation.REPLACE_ONE)
-  sampler = _run_audit(tmp_path, _plan('paper'), canaries).build_sampler(
+  sampler = _run_audit(tmp_path, _plan('fixed_size'), canaries).build_sampler(
     _CLIENTS, seed=1
   )
   assert len(sampler.sample(1)) == 150

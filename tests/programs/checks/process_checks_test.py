@@ -86,9 +86,8 @@ def test_clients_keep_something_where_it_costs_nothing():
   process_checks.check_process(process, everybody)
 
 
-@pytest.mark.parametrize('sampling', ['fixed_size', 'paper'])
-def test_clients_keep_nothing_in_cohorts_of_a_fixed_size(sampling):
-  plan = dataclasses.replace(_PLAN, sampling=sampling)
+def test_clients_keep_nothing_in_cohorts_of_a_fixed_size():
+  plan = dataclasses.replace(_PLAN, sampling='fixed_size')
   with pytest.raises(ValueError, match='keep nothing from round to round'):
     process_checks.check_process(
       _our_fed_avg(learning.steps.Scaffold(0.5, 1.0)), plan

@@ -15,7 +15,6 @@ import tensorflow_federated as tff
 
 from tests.programs import small_program
 from tff_clipping import privacy, runtime, storage_errors
-from tff_clipping.privacy.ledger.ledger import BudgetExhaustedError
 from tff_clipping.programs.checks import process_checks
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
 from tff_clipping.programs.training.checkpoints import Checkpoints
@@ -584,19 +583,6 @@ def test_a_run_without_measured_cohorts_tells_neither_size_nor_time(
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['num_clients'].isna().all()
   assert metrics['round_seconds'].isna().all()
-
-
-def test_what_really_holds_stands_beside_the_papers_epsilon(tmp_path):
-  plan = small_program.plan('paper')
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    sampler = build_private_sampler(plan, small_program.IDS, seed=0)
-    small_program.program(tmp_path, ledger=ledger, sampler=sampler).run()
-    metrics = pd.read_csv(tmp_path / 'metrics.csv')
-    assert metrics['epsilon'].iloc[-1] == ledger.epsilon
-    assert metrics['actual_epsilon'].iloc[-1] == ledger.actual_epsilon
-    assert ledger.actual_epsilon > ledger.epsilon
-    with pytest.raises(BudgetExhaustedError, match='as the paper charges'):
-      ledger.check_budget(7)
 
 
 def test_the_last_model_is_evaluated_when_the_budget_is_spent(tmp_path):

@@ -57,8 +57,7 @@ class AuditResult:
     delta: The plan's.
     confidence: That all lower bounds of one kind hold, and that a plan that
       holds is not refuted.
-    claimed_epsilon: The plan's; under 'paper' a figure that does not hold.
-    actual_epsilon: That of the sampler; differs under 'paper' only.
+    claimed_epsilon: The plan's.
     allowed_true_positive_rate: What the plan allows at a false-positive rate of
       1 %.
     attacks: By their names.
@@ -71,7 +70,6 @@ class AuditResult:
   delta: float
   confidence: float
   claimed_epsilon: float
-  actual_epsilon: float
   allowed_true_positive_rate: float
   attacks: Mapping[str, AttackResult]
 
@@ -171,7 +169,7 @@ def audit_plan(
       plan, all of them are in or all are out, or there are no scores.
   """
   confidence = argument_checks.check_probability('confidence', confidence)
-  relation = plan.actual_relation
+  relation = plan.relation
   if canaries.relation is not relation:
     raise ValueError(
       f'`canaries` must be of the relation {relation.value} of the plan, found '
@@ -189,7 +187,6 @@ def audit_plan(
     delta=plan.target_delta,
     confidence=confidence,
     claimed_epsilon=plan.epsilon,
-    actual_epsilon=plan.actual_epsilon,
     allowed_true_positive_rate=curve.max_true_positive_rate(
       _FALSE_POSITIVE_RATE
     ),

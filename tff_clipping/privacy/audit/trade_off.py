@@ -113,10 +113,9 @@ class AttackBounds(NamedTuple):
 def compute_trade_off(plan: BasePlan) -> TradeOff:
   """Returns the curve that a plan allows after all of its rounds.
 
-  It is for the plan's neighbouring relation. Under 'paper', whose epsilon does
-  not hold, it is that of the cohorts that are really drawn, under replace-one.
-  Whatever accountant the plan is charged by, the curve is by the tightest that
-  is proved: it is what the plan's mechanism allows.
+  It is for the plan's neighbouring relation. Whatever accountant the plan is
+  charged by, the curve is by the tightest that is proved: it is what the plan's
+  mechanism allows.
 
   Args:
     plan: The plan.
@@ -130,7 +129,7 @@ def bound_attacks(plan: BasePlan, false_positive_rate: float) -> AttackBounds:
   """Returns what an attacker may find out after all rounds of a plan.
 
   Whatever accountant the plan is charged by, the bounds are by the tightest
-  that is proved, for the clients that are really drawn.
+  that is proved.
 
   Args:
     plan: The plan.
@@ -151,7 +150,7 @@ def bound_attacks(plan: BasePlan, false_positive_rate: float) -> AttackBounds:
     true_positive_rate = GaussianTradeOff(mu).max_true_positive_rate
   else:
     cost = accountants.compose(parts, 'pld')
-    epsilons = np.linspace(0, plan.actual_epsilon, _NUM_EPSILONS)
+    epsilons = np.linspace(0, plan.epsilon, _NUM_EPSILONS)
     deltas = np.array([cost.compute_delta(epsilon) for epsilon in epsilons])
     curve = TradeOff(epsilons, deltas)
     mu = _find_mu(curve, plan.target_delta)

@@ -76,13 +76,11 @@ def compute_answer(
     },
     'description': words.describe_plan(plan),
     'promise': [
-      words.state_promise(
-        plan.actual_epsilon, plan.target_delta, plan.actual_relation
-      ),
+      words.state_promise(plan.epsilon, plan.target_delta, plan.relation),
       words.state_attack(
         attacks.true_positive_rate,
         attacks.false_positive_rate,
-        plan.actual_relation,
+        plan.relation,
       ),
     ],
     'alternatives': others,
@@ -144,7 +142,6 @@ def _describe_row(
     'clients_per_round': plan.clients_per_round,
     'noise_multiplier': plan.noise_multiplier,
     'epsilon': plan.epsilon,
-    'actual_epsilon': plan.actual_epsilon,
     'num_rounds': plan.num_rounds,
     # Of the mean, on which larger cohorts have less noise.
     'running_mean_error': plan.running_sum_error / plan.clients_per_round,
@@ -227,11 +224,6 @@ def _format_solution(answer: dict[str, Any]) -> list[str]:
     notes['noise_multiplier'] = f'  ({ratio:g} for each client)'
   if answer['target_epsilon'] is not None:
     notes['epsilon'] = f'  (target {answer["target_epsilon"]:g})'
-  if answer['sampling'] == 'paper':
-    notes['epsilon'] = (
-      f'{notes.get("epsilon", "")}  as the paper charges; its cohorts really '
-      f'give {_at_most(answer["actual_epsilon"])}'
-    )
   notes[solved] = f'  <- solved for{notes.get(solved, "")}'
   rows = [
     f'  {name.replace("_", " "):<17} {value}{notes.get(name, "")}'

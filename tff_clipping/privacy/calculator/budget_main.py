@@ -27,8 +27,6 @@ Samplings:
               num_clients / clients_per_round; add or remove one client
   fixed_size  exactly clients_per_round are drawn; replace one client
   none        all clients join every round; add or remove one client
-  paper       draws like fixed_size and charges like poisson, as the paper does;
-              the epsilon that its cohorts really give is always shown beside it
   min_separation
               nothing is drawn: a client comes at most once in any
               min_separation rounds; zero out one client

@@ -124,7 +124,6 @@ def _format_json(
         'num_releases': ledger.num_releases,
         'num_rounds': ledger.plan.num_rounds,
         'epsilon': ledger.epsilon,
-        'actual_epsilon': ledger.actual_epsilon,
         'planned_epsilon': _permitted_epsilon(ledger.plan),
         'target_epsilon': ledger.plan.target_epsilon,
         'caveats': list(ledger.caveats),
@@ -167,7 +166,7 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
   """Returns what one run has spent."""
   plan = ledger.plan
   guarantee = words.state_guarantee(
-    ledger.actual_epsilon, plan.target_delta, plan.actual_relation
+    ledger.epsilon, plan.target_delta, plan.relation
   )
   limit = plan.epsilon if plan.target_epsilon is None else plan.target_epsilon
   lines = [
@@ -176,8 +175,6 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
     f'  releases          {ledger.num_releases} of {plan.num_rounds} planned',
     f'  epsilon           {rounding.format_up(ledger.epsilon)} of {limit:g}',
   ]
-  if plan.sampling == 'paper':
-    lines[-1] += ', as the paper charges; it does not hold for these cohorts'
   if ledger.num_releases < plan.permitted_rounds:
     lines.append(
       '  if it ends here   promise epsilon '
@@ -192,8 +189,8 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
 
 
 def _permitted_epsilon(plan: BasePlan) -> float:
-  """Returns what the sampler gives after all rounds that a plan allows."""
-  return plan.actual_epsilon_after(plan.permitted_rounds)
+  """Returns the epsilon of all rounds that a plan allows."""
+  return plan.epsilon_after(plan.permitted_rounds)
 
 
 def _plan_as_run(ledger: ledger_contents.LedgerContents) -> BasePlan:

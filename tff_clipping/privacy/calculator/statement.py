@@ -159,7 +159,7 @@ def _state_promise(
   ledger: ledger_contents.LedgerContents, promised: BasePlan
 ) -> _Section:
   """Returns what is promised, in words and in numbers."""
-  epsilon, relation = promised.actual_epsilon, promised.actual_relation
+  epsilon, relation = promised.epsilon, promised.relation
   attacks = trade_off.bound_attacks(promised, _FALSE_POSITIVE_RATE)
   paragraphs = [
     words.state_promise(epsilon, promised.target_delta, relation),
@@ -173,7 +173,7 @@ def _state_promise(
     paragraphs.append(
       f'This is for all {promised.num_rounds} rounds that the plan allows. The '
       f'{ledger.num_releases} rounds that were run cost epsilon '
-      f'{rounding.format_up(ledger.actual_epsilon)}; that is a promise only if '
+      f'{rounding.format_up(ledger.epsilon)}; that is a promise only if '
       'it was settled before the run that there would be no more.'
     )
   return _Section(

@@ -140,11 +140,6 @@ class PrivacyLedger:
     """
     return self._epsilon_after(self.num_releases)
 
-  @property
-  def actual_epsilon(self) -> float:
-    """What the sampler really gives so far; differs under 'paper' only."""
-    return self._actual_epsilon_after(self.num_releases)
-
   def next_draw(self, round_num: int) -> int:
     """Returns the number of the next draw of a round.
 
@@ -264,11 +259,6 @@ class PrivacyLedger:
       limit = self._plan.target_epsilon
       if limit is None:
         limit = self._plan.epsilon
-      really = (
-        f' as the paper charges, and really {self.actual_epsilon:.6g}'
-        if self._plan.sampling == 'paper'
-        else ''
-      )
       cut_short = self.rounds.count(None)
       known = (
         f' ({cut_short} of them in a line that a crash cut short, which counts '
@@ -278,7 +268,7 @@ class PrivacyLedger:
       )
       raise BudgetExhaustedError(
         f'The budget is spent: {self.num_releases} releases{known} have cost '
-        f'epsilon {self.epsilon:.6g}{really}; one more, of round {round_num}, '
+        f'epsilon {self.epsilon:.6g}; one more, of round {round_num}, '
         f'would pass {limit:.6g}. Keep the model of the last round that was '
         'charged; more rounds need a new plan, new cohorts (a new seed), new '
         'noise (a new state, by `initialize`) and a new ledger, whose epsilon '
@@ -382,16 +372,13 @@ class PrivacyLedger:
   ) -> dict[str, Any]:
     """A release's line."""
     now = datetime.datetime.now(datetime.timezone.utc)
-    line = {
+    return {
       'kind': 'release',
       **release._asdict(),
       'time': now.isoformat(timespec='seconds'),
       'num_releases': number,
       'epsilon': self._epsilon_after(number),
     }
-    if self._plan.sampling == 'paper':
-      line['actual_epsilon'] = self._actual_epsilon_after(number)
-    return line
 
   def _build_recovery(
     self, path: str | os.PathLike, lines: Sequence[dict[str, Any]]
@@ -446,9 +433,6 @@ class PrivacyLedger:
     self._plan = plan
     # A round asks several times: of its line, and of its metrics.
     self._epsilon_after = functools.lru_cache(maxsize=2)(plan.epsilon_after)
-    self._actual_epsilon_after = functools.lru_cache(maxsize=2)(
-      plan.actual_epsilon_after
-    )
 
 
 def _check_text(name: str, value: Any) -> None:

@@ -80,11 +80,6 @@ class LedgerContents:
     """The epsilon of the releases so far, in the plan's accounting."""
     return self.plan.epsilon_after(self.num_releases)
 
-  @property
-  def actual_epsilon(self) -> float:
-    """What the sampler really gives so far; differs under 'paper' only."""
-    return self.plan.actual_epsilon_after(self.num_releases)
-
 
 def read_ledger(path: str | os.PathLike) -> LedgerContents:
   """Returns what a ledger holds, and leaves it as it is.

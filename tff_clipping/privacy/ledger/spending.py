@@ -51,9 +51,7 @@ def compute_spending(
     raise ValueError('`ledgers` must be at least one, found none.')
   _check_different(ledgers)
   plans = [each.plan for each in ledgers]
-  _check_same(
-    'relation', [plan.actual_relation.value for plan in plans], ledgers
-  )
+  _check_same('relation', [plan.relation.value for plan in plans], ledgers)
   if target_delta is None:
     _check_same('target_delta', [plan.target_delta for plan in plans], ledgers)
   return together.compose_together(

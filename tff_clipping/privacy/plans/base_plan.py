@@ -92,7 +92,7 @@ class BasePlan(abc.ABC):
     if not math.isfinite(self.epsilon):
       raise accountants.NoEpsilonError(
         accountants.explain_no_epsilon(
-          self._charge(self.num_rounds),
+          self.parts(self.num_rounds),
           self.accountant,
           noise_multiplier=self.noise_multiplier,
           target_delta=self.target_delta,
@@ -118,8 +118,7 @@ class BasePlan(abc.ABC):
     """Returns the plan with the least noise that stays within an epsilon.
 
     Args:
-      target_epsilon: The paper's epsilon, positive. For the sampling 'paper' it
-        is the paper's epsilon that stays within; the actual one is larger.
+      target_epsilon: The paper's epsilon, positive.
       **attributes: The others, by their names, but for `noise_multiplier`. Of a
         `CorrelatedNoisePlan`, `num_rounds` are those of its strategy.
 
@@ -293,9 +292,8 @@ class BasePlan(abc.ABC):
   def parts(self, num_rounds: int) -> sampled_gaussian.Parts:
     """Returns what the first rounds release: mechanisms, and how many of each.
 
-    Of the cohorts that are really drawn: under 'paper' it is not what is
-    charged. Correlated noise is one release, or one for each turn of a group.
-    The rounds of 'random_allocation' begin with an epoch.
+    Correlated noise is one release, or one for each turn of a group. The rounds
+    of 'random_allocation' begin with an epoch.
 
     Args:
       num_rounds: From 1 to `max_rounds`.
@@ -338,11 +336,6 @@ class BasePlan(abc.ABC):
     """What a sampler of clients has to do."""
 
   @property
-  def actual_relation(self) -> sampled_gaussian.Relation:
-    """The neighbouring relation that `actual_epsilon` is for."""
-    return self.relation
-
-  @property
   def sensitivity_factor(self) -> int:
     """By how many clipping norms a client can change one round's sum."""
     return self.relation.sensitivity_factor
@@ -356,11 +349,8 @@ class BasePlan(abc.ABC):
 
   @property
   def dp_event(self) -> dp_accounting.DpEvent:
-    """What is charged for `num_rounds` rounds, for an accountant of `relation`.
-
-    Under 'paper' it is the paper's Poisson event, not that of the sampler.
-    """
-    ((mechanism, count),) = self._charge(self.num_rounds)
+    """What `num_rounds` rounds release, for an accountant of `relation`."""
+    ((mechanism, count),) = self.parts(self.num_rounds)
     if mechanism.cohorts.sampling == 'none' and count == 1:
       return mechanism.dp_event
     return dp_accounting.SelfComposedDpEvent(
@@ -373,19 +363,14 @@ class BasePlan(abc.ABC):
     return self.epsilon_after(self.num_rounds)
 
   @functools.cached_property
-  def actual_epsilon(self) -> float:
-    """The epsilon that the sampler really gives; see the subclass."""
-    return self.actual_epsilon_after(self.num_rounds)
-
-  @functools.cached_property
   def tightest_epsilon(self) -> float:
     """The least epsilon that is proved of `num_rounds` rounds.
 
-    It is for what is really drawn and for `actual_relation`, by 'pld' or by the
-    plan's own accountant. Of noise in integers, 'pld' is not proved.
+    It is by 'pld' or by the plan's own accountant. Of noise in integers, 'pld'
+    is not proved.
     """
     by_pld = accountants.compose(self.parts(self.num_rounds), 'pld')
-    return min(self.actual_epsilon, by_pld.compute_epsilon(self.target_delta))
+    return min(self.epsilon, by_pld.compute_epsilon(self.target_delta))
 
   def epsilon_after(self, num_rounds: int) -> float:
     """Returns the epsilon of so many rounds; 0 for none.
@@ -403,20 +388,8 @@ class BasePlan(abc.ABC):
     )
     if not num_rounds:
       return 0.0
-    cost = accountants.compose(self._charge(num_rounds), self.accountant)
+    cost = accountants.compose(self.parts(num_rounds), self.accountant)
     return cost.compute_epsilon(self.target_delta)
-
-  def actual_epsilon_after(self, num_rounds: int) -> float:
-    """Returns what the sampler really gives after so many rounds; 0 for none.
-
-    Args:
-      num_rounds: As in `epsilon_after`.
-
-    Raises:
-      TypeError: If `num_rounds` is not an integer.
-      ValueError: If it is negative or above `max_rounds`.
-    """
-    return self.epsilon_after(num_rounds)
 
   def permits(self, num_releases: int) -> bool:
     """Returns whether so many releases stay within the plan.
@@ -467,10 +440,6 @@ class BasePlan(abc.ABC):
   @abc.abstractmethod
   def _check_attributes(self) -> dict[str, Any]:
     """Returns the attributes that are to be replaced by what was checked."""
-
-  def _charge(self, num_rounds: int) -> sampled_gaussian.Parts:
-    """Returns what is charged for the first rounds."""
-    return self.parts(num_rounds)
 
   @classmethod
   def _complete(cls, given: Mapping[str, Any], *found: str) -> dict[str, Any]:

@@ -1,15 +1,14 @@
 """Epsilon, delta, noise multiplier or rounds of DP-FedAvg, from the others.
 
 Every function takes attributes of `PrivacyPlan` by their names, which has their
-meaning and their defaults; but 'paper' is no `sampling` here, because it has
-two epsilons. Delta alone is not that of a plan.
+meaning and their defaults. Delta alone is not that of a plan.
 
 All of them raise TypeError for an argument of the wrong kind and ValueError for
 one that is out of range, and warn (`DeltaTooLargeWarning`) of a delta above
 1/num_clients.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tff_clipping.privacy.accounting import (
   accountants,
@@ -42,7 +41,6 @@ def compute_epsilon(
     ValueError: If an argument is out of range, or the accountant has no finite
       answer.
   """
-  _check_sampling(attributes.get('sampling'))
   return PrivacyPlan.from_noise_multiplier(
     noise_multiplier=noise_multiplier, **attributes
   ).epsilon
@@ -76,7 +74,6 @@ def compute_delta(
     TypeError: If an argument is of the wrong kind.
     ValueError: If an argument is out of range.
   """
-  _check_sampling(sampling)
   accountants.check_accountant(accountant)
   cohorts = sampled_gaussian.Cohorts(
     sampling=sampling,
@@ -110,7 +107,6 @@ def calibrate_noise_multiplier(
     ValueError: If an argument is out of range, or no multiplier in the
       accountants' range has this epsilon.
   """
-  _check_sampling(attributes.get('sampling'))
   return PrivacyPlan.from_target_epsilon(
     target_epsilon=target_epsilon, **attributes
   ).noise_multiplier
@@ -137,19 +133,8 @@ def compute_max_rounds(
     ValueError: If an argument is out of range, one round alone passes the
       target, or more rounds would fit than are accounted for.
   """
-  _check_sampling(attributes.get('sampling'))
   return PrivacyPlan.from_max_rounds(
     noise_multiplier=noise_multiplier,
     target_epsilon=target_epsilon,
     **attributes,
   ).num_rounds
-
-
-def _check_sampling(sampling: Any) -> None:
-  """Raises if a sampling has more than one epsilon."""
-  if sampling == 'paper':
-    raise ValueError(
-      "`sampling` 'paper' has two epsilons, the paper's and the one that its "
-      "sampler really gives: build a `PrivacyPlan`, or take 'poisson' for the "
-      "first and 'fixed_size' for the second, found 'paper'."
-    )

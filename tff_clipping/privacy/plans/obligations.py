@@ -8,8 +8,7 @@ class SamplerParameters(NamedTuple):
   """What a sampler of clients has to do for the plan's figures to hold.
 
   Attributes:
-    scheme: 'poisson', 'random_allocation', 'fixed_size' or 'none', never
-      'paper'.
+    scheme: 'poisson', 'random_allocation', 'fixed_size' or 'none'.
     num_clients: The population to draw from.
     sampling_prob: Each client's chance to be in a round. Under 'poisson' the
       clients' draws are independent and a cohort may be empty. Under

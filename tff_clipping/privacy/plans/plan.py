@@ -9,7 +9,6 @@ import functools
 import math
 from typing import Any
 
-from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import (
   accountants,
   ranges,
@@ -17,20 +16,14 @@ from tff_clipping.privacy.accounting import (
 )
 from tff_clipping.privacy.plans import base_plan, obligations
 
-# 'paper' draws cohorts of a fixed size and is charged as Poisson sampling.
-SAMPLINGS = ('poisson', 'random_allocation', 'fixed_size', 'none', 'paper')
+SAMPLINGS = tuple(sampled_gaussian.RELATIONS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrivacyPlan(base_plan.BasePlan):
   """How cohorts are drawn, how much noise is added, and what that costs.
 
-  A plan cannot pair a sampler with the event of another one, with one exception
-  that has a name: `sampling='paper'` draws cohorts of a fixed size, as the
-  paper's experiments do, and charges them as Poisson samples, as the paper's
-  accounting does. Its `epsilon` is the paper's figure and holds for Poisson
-  sampling only; `actual_epsilon`, which every description shows beside it, is
-  what the cohorts that are really drawn give.
+  No plan pairs a sampler with the event of another one.
 
   Attributes:
     num_clients: The paper's N, the population.
@@ -44,7 +37,7 @@ class PrivacyPlan(base_plan.BasePlan):
       noise_multiplier * c. The accountant of the replace-one relation, where a
       client changes the sum by up to 2c, is given half of it.
     sampling: 'poisson', 'random_allocation' (each client comes in one secret
-      round of each epoch, drawn by itself), 'fixed_size', 'none' or 'paper'.
+      round of each epoch, drawn by itself), 'fixed_size' or 'none'.
     accountant: 'rdp' or 'pld'; 'pld' for 'random_allocation'; for 'none' also
       'gaussian', which is exact.
     target_epsilon: The epsilon that must not be passed; None means that of
@@ -61,7 +54,7 @@ class PrivacyPlan(base_plan.BasePlan):
 
   def parts(self, num_rounds: int) -> sampled_gaussian.Parts:
     """Returns one round, and how many; see the base class."""
-    return ((self._drawn, num_rounds),)
+    return ((self._round, num_rounds),)
 
   @property
   def allows_new_draws(self) -> bool:
@@ -74,12 +67,12 @@ class PrivacyPlan(base_plan.BasePlan):
   @property
   def sampling_prob(self) -> float:
     """The paper's q = P / N: a client's chance to be in a round."""
-    return self._charged.cohorts.sampling_prob
+    return self._round.cohorts.sampling_prob
 
   @property
   def relation(self) -> sampled_gaussian.Relation:
     """The neighbouring relation that `epsilon` is for."""
-    return self._charged.cohorts.relation
+    return self._round.cohorts.relation
 
   @property
   def max_rounds(self) -> int:
@@ -93,55 +86,14 @@ class PrivacyPlan(base_plan.BasePlan):
     return self.noise_multiplier * math.sqrt((self.num_rounds + 1) / 2)
 
   @property
-  def actual_relation(self) -> sampled_gaussian.Relation:
-    """The neighbouring relation that `actual_epsilon` is for."""
-    return self._drawn.cohorts.relation
-
-  @functools.cached_property
-  def actual_accountant(self) -> str:
-    """The accountant of `actual_epsilon`.
-
-    It differs from `accountant` under 'paper' only. There it is 'pld', the
-    tightest that is proved for the cohorts that are drawn, or 'rdp' where 'pld'
-    has no answer (an epsilon in the hundreds).
-    """
-    if self.sampling != 'paper':
-      return self.accountant
-    cost = accountants.compose(self.parts(self.num_rounds), 'pld')
-    epsilon = cost.compute_epsilon(self.target_delta)
-    return 'pld' if math.isfinite(epsilon) else 'rdp'
-
-  def actual_epsilon_after(self, num_rounds: int) -> float:
-    """Returns what the sampler really gives after so many rounds; 0 for none.
-
-    It differs from `epsilon_after` under 'paper' only. There it is that of
-    fixed-size cohorts under replace-one, the relation under which their cost is
-    known, by `actual_accountant`.
-
-    Args:
-      num_rounds: As in `epsilon_after`.
-
-    Raises:
-      TypeError: If `num_rounds` is not an integer.
-      ValueError: If it is negative or above `max_rounds`.
-    """
-    charged = self.epsilon_after(num_rounds)
-    if self.sampling != 'paper' or not num_rounds:
-      return charged
-    for accountant in ('pld', 'rdp'):
-      cost = accountants.compose(self.parts(num_rounds), accountant)
-      epsilon = cost.compute_epsilon(self.target_delta)
-      if math.isfinite(epsilon):
-        break
-    return epsilon
-
-  @property
   def sampler_parameters(self) -> obligations.SamplerParameters:
     """What a sampler of clients has to do."""
-    scheme = self._drawn.cohorts.sampling
-    size = self.clients_per_round if scheme in ('fixed_size', 'none') else None
+    has_size = self.sampling in ('fixed_size', 'none')
     return obligations.SamplerParameters(
-      scheme, self.num_clients, self.sampling_prob, size
+      self.sampling,
+      self.num_clients,
+      self.sampling_prob,
+      self.clients_per_round if has_size else None,
     )
 
   @property
@@ -169,7 +121,7 @@ class PrivacyPlan(base_plan.BasePlan):
     )
 
   def _check_attributes(self) -> dict[str, Any]:
-    cohorts = self._charged.cohorts
+    cohorts = self._round.cohorts
     accountants.check_accountant(self.accountant, cohorts.sampling)
     return {
       'num_rounds': ranges.check_num_rounds(self.num_rounds),
@@ -177,28 +129,11 @@ class PrivacyPlan(base_plan.BasePlan):
       'clients_per_round': cohorts.clients_per_round,
     }
 
-  def _charge(self, num_rounds: int) -> sampled_gaussian.Parts:
-    return ((self._charged, num_rounds),)
-
   @functools.cached_property
-  def _charged(self) -> sampled_gaussian.SampledGaussian:
-    """One round as it is charged, from attributes that it checks."""
-    argument_checks.check_choice('sampling', self.sampling, SAMPLINGS)
-    return self._build_round(
-      'poisson' if self.sampling == 'paper' else self.sampling
-    )
-
-  @functools.cached_property
-  def _drawn(self) -> sampled_gaussian.SampledGaussian:
-    """One round as it is drawn."""
-    if self.sampling != 'paper':
-      return self._charged
-    return self._build_round('fixed_size')
-
-  def _build_round(self, sampling: str) -> sampled_gaussian.SampledGaussian:
-    """Returns one round of cohorts that are drawn in a way."""
+  def _round(self) -> sampled_gaussian.SampledGaussian:
+    """One round, from attributes that it checks."""
     cohorts = sampled_gaussian.Cohorts(
-      sampling=sampling,
+      sampling=self.sampling,
       num_clients=self.num_clients,
       clients_per_round=self.clients_per_round,
     )

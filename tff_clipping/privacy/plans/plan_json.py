@@ -14,9 +14,12 @@ from tff_clipping.privacy.plans.plan import PrivacyPlan
 
 _FORMAT = 1
 _CORRELATED = 'correlated_noise'
-# What a run adds: what its aggregator makes of the plan, and what its rounds
-# cost by the tightest accountant.
-_OF_A_RUN = ('aggregation', 'tightest_epsilon')
+# What a run adds: what its aggregator makes of the plan, and other figures.
+# Version 0.2 wrote one more epsilon, the same but for a sampling that is gone.
+_OF_A_RUN = (
+  *('aggregation', 'tightest_epsilon', 'paper_epsilon', 'with_clipping_norm'),
+  'actual_epsilon',
+)
 
 
 def plan_to_json(plan: BasePlan, caveats: Sequence[str] = ()) -> dict[str, Any]:
@@ -50,7 +53,6 @@ def plan_to_json(plan: BasePlan, caveats: Sequence[str] = ()) -> dict[str, Any]:
     **derived,
     'relation': plan.relation.value,
     'epsilon': plan.epsilon,
-    'actual_epsilon': plan.actual_epsilon,
     'dp_event': repr(plan.dp_event),
     'caveats': list(caveats),
     'description': words.describe_plan(plan, caveats),
@@ -76,6 +78,12 @@ def plan_from_json(value: Mapping[str, Any]) -> BasePlan:
       f'`value` must be of format {_FORMAT}, found {value.get("format")!r}.'
     )
   value = gone.read(value)
+  if value.get('sampling') == 'paper':
+    raise gone.GoneError(
+      "`sampling` 'paper' of a plan (fixed cohorts, charged as Poisson "
+      'samples) went in 0.3.0: commit 44967cd3 reads it, and CHANGELOG.md says '
+      'what takes its place.'
+    )
   is_correlated = value.get('mechanism') == _CORRELATED
   plan_type: Any = CorrelatedNoisePlan if is_correlated else PrivacyPlan
   names = [field.name for field in dataclasses.fields(plan_type)]
@@ -89,12 +97,11 @@ def plan_from_json(value: Mapping[str, Any]) -> BasePlan:
   unknown = sorted({*value} - {*plan_to_json(plan), *_OF_A_RUN})
   if unknown:
     raise ValueError(f'`value` must hold only {names}, found {unknown}.')
-  for name in ('epsilon', 'actual_epsilon'):
-    found, figure = value.get(name), getattr(plan, name)
-    # Versions of the accountant may differ in the last digits.
-    if found is not None and not math.isclose(found, figure, rel_tol=1e-3):
-      raise ValueError(
-        f'`{name}` must be the {figure:.6g} that the plan costs, found '
-        f'{found!r}.'
-      )
+  found = value.get('epsilon')
+  # Versions of the accountant may differ in the last digits.
+  if found is not None and not math.isclose(found, plan.epsilon, rel_tol=1e-3):
+    raise ValueError(
+      f'`epsilon` must be the {plan.epsilon:.6g} that the plan costs, found '
+      f'{found!r}.'
+    )
   return plan

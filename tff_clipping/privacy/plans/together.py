@@ -18,7 +18,7 @@ class Spending:
   """What some runs cost a client that is in the population of each.
 
   Attributes:
-    epsilon: Of all their rounds together, for the cohorts that are drawn.
+    epsilon: Of all their rounds together.
     target_delta: The delta of `epsilon`.
     relation: The neighbouring relation.
     accountant: 'rdp', 'pld', or 'gaussian', which is exact.
@@ -64,12 +64,12 @@ def compose_together(
   if not runs:
     raise ValueError('`runs` must be at least one, found none.')
   plans = [plan for plan, _ in runs]
-  relation = plans[0].actual_relation
+  relation = plans[0].relation
   for plan in plans:
-    if plan.actual_relation is not relation:
+    if plan.relation is not relation:
       raise ValueError(
         'plans must be of one neighbouring relation to be added up, found '
-        f'{relation.value} and {plan.actual_relation.value}: what they promise '
+        f'{relation.value} and {plan.relation.value}: what they promise '
         'is not of one kind.'
       )
   if target_delta is None:
@@ -105,9 +105,7 @@ def compose_together(
 
 def _choose_accountant(plans: Sequence[BasePlan]) -> str:
   """Returns the accountant that adds plans up."""
-  names = {
-    getattr(plan, 'actual_accountant', plan.accountant) for plan in plans
-  }
+  names = {plan.accountant for plan in plans}
   if len(names) == 1:
     return names.pop()
   return 'rdp' if 'rdp' in names else 'pld'

@@ -206,10 +206,9 @@ def describe_tightest(plan: BasePlan) -> str:
     plan: The plan.
 
   Returns:
-    A sentence; '' if the plan's own accountant shows no more, or its epsilon is
-    not for the cohorts that are drawn.
+    A sentence; '' if the plan's own accountant shows no more.
   """
-  if plan.sampling == 'paper' or plan.accountant != 'rdp':
+  if plan.accountant != 'rdp':
     return ''
   tightest = rounding.format_up(plan.tightest_epsilon)
   if tightest == rounding.format_up(plan.epsilon):
@@ -237,31 +236,19 @@ def state_pld(plans: Sequence[BasePlan]) -> str:
 
 def _describe_independent(plan: PrivacyPlan) -> str:
   """Returns what is done in each round, and what it guarantees."""
-  ((drawn, _),) = plan.parts(plan.num_rounds)
+  ((one, _),) = plan.parts(plan.num_rounds)
   rounds = count_rounds(plan.num_rounds)
-  who = _describe_cohort(drawn.cohorts)
+  who = _describe_cohort(one.cohorts)
   noise = (
     'Gaussian noise of standard deviation '
     f'{rounding.format_down(plan.noise_multiplier, digits=6)} times the '
     'clipping norm is added to the sum of the clipped updates'
   )
-  guarantee = state_guarantee(
-    plan.actual_epsilon, plan.target_delta, plan.actual_relation
-  )
-  accountant = name_accountant(plan.actual_accountant)
-  if plan.sampling != 'paper':
-    return (
-      f'Training for {rounds} satisfies client-level {guarantee}: in each '
-      f'round {who} and {noise}; accounted for by {accountant}.'
-    )
+  guarantee = state_guarantee(plan.epsilon, plan.target_delta, plan.relation)
+  accountant = name_accountant(plan.accountant)
   return (
-    f'In each of {rounds}, {who} and {noise}. '
-    'Charged as in the paper, as if each client took part '
-    f'independently with probability {plan.sampling_prob:.6g}, '
-    f'this is epsilon = {rounding.format_up(plan.epsilon)} at delta = '
-    f'{rounding.format_up(plan.target_delta, digits=6)} by '
-    f'{name_accountant(plan.accountant)}; that figure does not hold for '
-    f'these cohorts. What holds is client-level {guarantee}, by {accountant}.'
+    f'Training for {rounds} satisfies client-level {guarantee}: in each round '
+    f'{who} and {noise}; accounted for by {accountant}.'
   )
 
 

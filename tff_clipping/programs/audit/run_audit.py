@@ -59,7 +59,7 @@ class RunAudit(watchers.RoundWatcher):
       folder: Where the files are; made when the first is written.
       plan: What is claimed, for the population with the canaries:
         `add_canaries_to_plan` of the run's plan.
-      canaries: The canaries, of `plan.actual_relation`.
+      canaries: The canaries, of `plan.relation`.
       release_unit: What one clipped client adds to a release: c / P for a mean
         of updates clipped to c.
     """

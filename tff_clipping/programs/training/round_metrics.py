@@ -132,9 +132,6 @@ def new_row(
     epsilon=math.nan if ledger is None else ledger.epsilon,
   )
   row.update((name, math.nan) for name in evaluated)
-  if ledger is not None and ledger.plan.sampling == 'paper':
-    # `epsilon` does not hold for these cohorts.
-    row['actual_epsilon'] = ledger.actual_epsilon
   row.update((name, math.nan) for name in _SUMMARY)
   return row
 
