@@ -134,61 +134,18 @@ def test_a_wrong_flag_is_named(capsys, arguments, name):
   ('arguments', 'message'),
   [
     (['--target_delta=1e-5'], '--num_clients must be given; without it all of'),
-    ([*PAPER[:1], *PAPER[2:], '--num_rounds=1'], 'exactly two of'),
-    (
-      [*PAPER[:1], *PAPER[2:], '--num_rounds=1', '--target_epsilon=1'],
-      '--clients_per_round must be given',
-    ),
     ([*PAPER[:2]], '--target_delta must be given'),
     ([*PAPER, '--num_rounds=1'], 'must be given, found --num_rounds.'),
-    ([*ONE_ROUND, '--target_epsilon=1'], 'exactly two of'),
-    ([*ONE_ROUND, '--num_clients=1e20'], '--num_clients must be at most'),
     ([*ONE_ROUND, '--num_clients=79'], '--clients_per_round must be at most'),
-    ([*ONE_ROUND, '--target_delta=1.5'], '--target_delta must be above 0'),
-    ([*ONE_ROUND, '--target_delta=nan'], '--target_delta must be finite'),
-    ([*ONE_ROUND, '--noise_multiplier=0'], '--noise_multiplier must be posit'),
-    ([*ONE_ROUND, '--num_rounds=0'], '--num_rounds must be at least 1'),
-    ([*ONE_ROUND, '--sampling=none'], '--clients_per_round must equal'),
     ([*ONE_ROUND, '--accountant=gaussian'], "must be 'rdp' or 'pld' where"),
     ([*ONE_ROUND, '--flagfile=/missing'], '/missing'),
-    (
-      [*PAPER, '--num_rounds=10000000', '--target_epsilon=1e-6'],
-      '--target_epsilon 1e-06 is out of reach',
-    ),
     (
       [*PAPER, '--noise_multiplier=0.5', '--target_epsilon=0.1'],
       'even with --num_rounds 1 it is',
     ),
     (
-      [*ONE_ROUND, '--mechanism=blt'],
-      '--min_separation must be given with --mech',
-    ),
-    (
-      [*ONE_ROUND, '--mechanism=blt', '--sampling=poisson'],
-      "--mechanism must be 'gaussian' where --sampling is none of min_separat",
-    ),
-    (
-      [*ONE_ROUND, '--min_separation=25'],
-      '--min_separation must be at most 24, found 25',
-    ),
-    (
       [*ONE_ROUND, '--min_separation=24', '--accountant=pld'],
       '--accountant must not be given: it is found, or is no attribute of a ',
-    ),
-    (
-      [*PAPER, '--min_separation=24', '--num_rounds=1e6', '--target_epsilon=1'],
-      '--num_rounds must be at most 100000, found 1000000',
-    ),
-    (
-      [*ONE_ROUND, '--noise_to_clients_ratio=0.1'],
-      '--noise_to_clients_ratio must be given with --target_epsilon and',
-    ),
-    (
-      [
-        *(*PAPER, '--num_rounds=1', '--target_epsilon=1'),
-        '--noise_to_clients_ratio=0.1',
-      ],
-      '--clients_per_round must not be given: it is found, or',
     ),
     ([*ONE_ROUND, '--false_positive_rate=1'], '--false_positive_rate must be'),
     ([*ONE_ROUND, '--output=/missing/a.txt'], '--output must be a file that'),

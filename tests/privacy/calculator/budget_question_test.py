@@ -121,6 +121,10 @@ def test_more_rounds_than_strategies_are_made_for_raise():
     ({}, 'exactly two of .* must be given, found none of them'),
     ({'num_rounds': 1}, 'must be given, found `num_rounds`'),
     (
+      {'num_rounds': 1, 'target_epsilon': 1, 'noise_multiplier': 1},
+      'exactly two of .* `target_epsilon` and `noise_multiplier` and',
+    ),
+    (
       {'num_rounds': 1, 'target_epsilon': 1, 'clients_per_round': None},
       '`clients_per_round` must be given',
     ),
@@ -129,8 +133,16 @@ def test_more_rounds_than_strategies_are_made_for_raise():
       '`num_clients` must be given; without it all of',
     ),
     (
+      {'num_rounds': 1, 'noise_to_clients_ratio': 0.1},
+      '`noise_to_clients_ratio` must be given with `target_epsilon` and',
+    ),
+    (
       {'num_rounds': 1, 'target_epsilon': 1, 'sampling': 'min_separation'},
       '`min_separation` must be given with',
+    ),
+    (
+      {'num_rounds': 1, 'target_epsilon': 1, 'mechanism': 'blt'},
+      "`mechanism` must be 'gaussian' where `sampling` is none of",
     ),
   ],
 )

@@ -85,17 +85,9 @@ def check_noise_multiplier(value: Any) -> float:
       [MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER].
   """
   number = argument_checks.check_positive('noise_multiplier', value)
-  if number < MIN_NOISE_MULTIPLIER:
-    raise ValueError(
-      f'`noise_multiplier` must be at least {MIN_NOISE_MULTIPLIER:g}, below '
-      f'which the accountants have no answer, found {number:g}.'
-    )
-  if number > MAX_NOISE_MULTIPLIER:
-    raise ValueError(
-      f'`noise_multiplier` must be at most {MAX_NOISE_MULTIPLIER:g}, above '
-      f'which the accountants have no answer, found {number:g}.'
-    )
-  return number
+  return _check_range(
+    'noise_multiplier', number, MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER
+  )
 
 
 def check_num_rounds(value: Any) -> int:
@@ -113,17 +105,9 @@ def check_target_epsilon(value: Any) -> float:
     ValueError: If it is out of range.
   """
   number = argument_checks.check_positive('target_epsilon', value)
-  if number < MIN_TARGET_EPSILON:
-    raise ValueError(
-      f'`target_epsilon` must be at least {MIN_TARGET_EPSILON:g}, below which '
-      f'the accountants have no answer, found {number:g}.'
-    )
-  if number > MAX_TARGET_EPSILON:
-    raise ValueError(
-      f'`target_epsilon` must be at most {MAX_TARGET_EPSILON:g}, above which '
-      f'it promises nothing, found {number:g}.'
-    )
-  return number
+  return _check_range(
+    'target_epsilon', number, MIN_TARGET_EPSILON, MAX_TARGET_EPSILON
+  )
 
 
 def check_target_delta(value: Any) -> float:
@@ -138,12 +122,21 @@ def check_target_delta(value: Any) -> float:
     raise ValueError(
       f'`target_delta` must be above 0 and below 1, found {number:g}.'
     )
-  if number < MIN_TARGET_DELTA:
-    raise ValueError(
-      f'`target_delta` must be at least {MIN_TARGET_DELTA:g}, below which the '
-      f'accountants have no answer, found {number:g}.'
-    )
-  return number
+  return _check_range('target_delta', number, MIN_TARGET_DELTA, 1.0)
+
+
+def _check_range(name: str, number: float, least: float, most: float) -> float:
+  """Returns a number if the accountants have an answer for it."""
+  if number < least:
+    rule = f'at least {least:g}, below'
+  elif number > most:
+    rule = f'at most {most:g}, above'
+  else:
+    return number
+  raise ValueError(
+    f'`{name}` must be {rule} which the accountants have no answer, found '
+    f'{number:g}.'
+  )
 
 
 def warn_of_large_delta(target_delta: float, num_clients: int) -> None:

@@ -6,9 +6,8 @@ From the ledger of the run, and from what stands beside it in the run's folder.
 import dataclasses
 import hashlib
 import json
-import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.audit import trade_off
@@ -17,25 +16,7 @@ from tff_clipping.privacy.plans import words
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
 
-_TITLE = 'Statement on differential privacy'
 _FALSE_POSITIVE_RATE = 0.01
-
-
-class _Section(NamedTuple):
-  """A part of the statement.
-
-  Attributes:
-    title: Its heading.
-    paragraphs: Plain text.
-    points: Points of a list, after the paragraphs.
-    table: Rows of two cells, after the list.
-  """
-
-  title: str
-  paragraphs: Sequence[str] = ()
-  points: Sequence[str] = ()
-  table: Sequence[tuple[str, str]] = ()
-
 
 # What no epsilon here includes; docs/privacy.md says more.
 _NOT_COVERED = (
@@ -53,9 +34,19 @@ _NOT_COVERED = (
   'digests find accidents, not forgery.',
 )
 
-# Files of a run, of which a digest is given; only the first is always there.
-_FILES = ('ledger.jsonl', 'ledger.jsonl.seal', 'privacy.json')
-_MODEL = 'model.weights.h5'
+# What is said of the settings of a run, if they are there.
+_SETTINGS = {
+  'Model': 'model',
+  'Data': 'task',
+  'Algorithm': 'algorithm',
+  'Clipping norm c': 'clipping_norm',
+}
+
+# Files of a run, of which a digest is given where they are there.
+_FILES = (
+  *('ledger.jsonl', 'ledger.jsonl.seal', 'privacy.json'),
+  'model.weights.h5',
+)
 
 
 def format_statement(
@@ -69,65 +60,52 @@ def format_statement(
   """
   plan = ledger.plan
   promised = dataclasses.replace(plan, num_rounds=plan.permitted_rounds)
-  return _format(
-    [
-      _state_caveats(ledger),
-      _describe_training(ledger),
-      _state_promise(ledger, promised),
-      _Section('What is not covered', points=_list_not_covered(ledger)),
-      _describe_computation(promised, record),
-      _list_digests(ledger),
-    ],
-  )
+  experiment = _read_experiment(ledger)
+  norm = 'the clipping norm'
+  if experiment.get('clipping') == 'adaptive':
+    norm = 'where the clipping norm began'  # How it adapts is paid for.
+  blocks = [
+    '# Statement on differential privacy',
+    '## Caveats',
+    *_state_caveats(ledger),
+    '## What was trained',
+    *_describe_training(ledger, experiment),
+    '## What is promised',
+    *_state_promise(ledger, promised),
+    '## What is not covered',
+    _points(point.format(norm=norm) for point in _NOT_COVERED),
+    '## How it was computed',
+    *_describe_computation(promised, record),
+    '## Digests (SHA-256)',
+    *_list_digests(ledger),
+  ]
+  return '\n\n'.join(blocks) + '\n'
 
 
-def _state_caveats(ledger: ledger_contents.LedgerContents) -> _Section:
+def _state_caveats(ledger: ledger_contents.LedgerContents) -> list[str]:
   """Returns what takes the promise away."""
   if not ledger.caveats:
-    return _Section(
-      'Caveats', ['No caveat is recorded in the ledger of this run.']
-    )
-  return _Section(
-    'Caveats',
-    [
-      'This run does not have the guarantee that is stated below. It would '
-      'have it but for this:'
-    ],
-    points=ledger.caveats,
-  )
+    return ['No caveat is recorded in the ledger of this run.']
+  return [
+    'This run does not have the guarantee that is stated below. It would have '
+    'it but for this:',
+    _points(ledger.caveats),
+  ]
 
 
-def _list_not_covered(ledger: ledger_contents.LedgerContents) -> list[str]:
-  """Returns what is not covered; how c adapts is paid for."""
-  norm = 'the clipping norm'
-  if _read_experiment(ledger).get('clipping') == 'adaptive':
-    norm = 'where the clipping norm began'
-  return [point.format(norm=norm) for point in _NOT_COVERED]
-
-
-def _read_experiment(
-  ledger: ledger_contents.LedgerContents,
-) -> Mapping[str, Any]:
-  """Returns the settings in the run's folder; nothing if there are none."""
-  found = _read_json(ledger.path.parent / 'config.json').get('experiment')
-  return found if isinstance(found, Mapping) else {}
-
-
-def _describe_training(ledger: ledger_contents.LedgerContents) -> _Section:
+def _describe_training(
+  ledger: ledger_contents.LedgerContents, experiment: Mapping[str, Any]
+) -> list[str]:
   """Returns what was trained, as far as the run's folder says it."""
   plan = ledger.plan
-  table = []
-  experiment = _read_experiment(ledger)
   adapts = experiment.get('clipping') == 'adaptive'
-  for name, key in (
-    ('Model', 'model'),
-    ('Data', 'task'),
-    ('Algorithm', 'algorithm'),
-    ('Clipping norm c', 'clipping_norm'),
-  ):
-    if experiment.get(key) is not None:
-      first = 'adaptive, from ' if adapts and key == 'clipping_norm' else ''
-      table.append((name, f'{first}{experiment[key]}'))
+  rows = {
+    name: f'{experiment[key]}'
+    for name, key in _SETTINGS.items()
+    if experiment.get(key) is not None
+  }
+  if adapts and 'Clipping norm c' in rows:
+    rows['Clipping norm c'] = f'adaptive, from {rows["Clipping norm c"]}'
   noise_multiplier = rounding.format_down(plan.noise_multiplier, digits=6)
   size = f'{noise_multiplier} times c, standard deviation of each coordinate'
   if isinstance(plan, CorrelatedNoisePlan):
@@ -138,129 +116,114 @@ def _describe_training(ledger: ledger_contents.LedgerContents) -> _Section:
     size = f'a noise multiplier of {noise_multiplier}'
   else:
     noise = 'Noise on the sum'
-  table += [
-    ('Clients in all', str(plan.num_clients)),
-    ('Clients in a round', str(plan.clients_per_round)),
-    ('Rounds released', f'{ledger.num_releases} of {plan.num_rounds} planned'),
-    (noise, size),
+  return [
+    'A model was trained in rounds by federated learning. In each round what '
+    'the clients that took part sent was clipped to a norm of c, and its sum '
+    'was released with random noise.',
+    _table(
+      {
+        **rows,
+        'Clients in all': f'{plan.num_clients}',
+        'Clients in a round': f'{plan.clients_per_round}',
+        'Rounds released': f'{ledger.num_releases} of {plan.num_rounds} '
+        'planned',
+        noise: size,
+      }
+    ),
   ]
-  return _Section(
-    'What was trained',
-    [
-      'A model was trained in rounds by federated learning. In each round what '
-      'the clients that took part sent was clipped to a norm of c, and its sum '
-      'was released with random noise.'
-    ],
-    table=table,
-  )
 
 
 def _state_promise(
   ledger: ledger_contents.LedgerContents, promised: BasePlan
-) -> _Section:
+) -> list[str]:
   """Returns what is promised, in words and in numbers."""
-  epsilon, relation = promised.epsilon, promised.relation
+  epsilon, delta = promised.epsilon, promised.target_delta
+  relation = promised.relation
   attacks = trade_off.bound_attacks(promised, _FALSE_POSITIVE_RATE)
+  rate = attacks.true_positive_rate
   paragraphs = [
-    words.state_promise(epsilon, promised.target_delta, relation),
-    words.state_attack(
-      attacks.true_positive_rate,
-      attacks.false_positive_rate,
-      relation,
-    ),
+    words.state_promise(epsilon, delta, relation),
+    words.state_attack(rate, _FALSE_POSITIVE_RATE, relation),
   ]
   if ledger.num_releases < promised.num_rounds:
     paragraphs.append(
       f'This is for all {promised.num_rounds} rounds that the plan allows. The '
       f'{ledger.num_releases} rounds that were run cost epsilon '
-      f'{rounding.format_up(ledger.epsilon)}; that is a promise only if '
-      'it was settled before the run that there would be no more.'
+      f'{rounding.format_up(ledger.epsilon)}; that is a promise only if it was '
+      'settled before the run that there would be no more.'
     )
-  return _Section(
-    'What is promised',
-    paragraphs,
-    table=[
-      ('Unit of protection', 'one client, with all of its data'),
-      (
-        'Neighbouring relation',
-        f'{relation.value}: {words.RELATIONS[relation].neighbours}',
-      ),
-      ('Epsilon', rounding.format_up(epsilon)),
-      ('Delta', rounding.format_up(promised.target_delta, digits=6)),
-      (
-        f'True-positive rate at {100 * _FALSE_POSITIVE_RATE:g} % false '
-        'positives, at most',
-        f'{rounding.format_up(100 * attacks.true_positive_rate, digits=3)} %',
-      ),
-    ],
-  )
+  percent = f'{100 * _FALSE_POSITIVE_RATE:g} %'
+  neighbours = words.RELATIONS[relation].neighbours
+  return [
+    *map(_escape, paragraphs),
+    _table(
+      {
+        'Unit of protection': 'one client, with all of its data',
+        'Neighbouring relation': f'{relation.value}: {neighbours}',
+        'Epsilon': rounding.format_up(epsilon),
+        'Delta': rounding.format_up(delta, digits=6),
+        f'True-positive rate at {percent} false positives, at most': (
+          f'{rounding.format_up(100 * rate, digits=3)} %'
+        ),
+      }
+    ),
+  ]
 
 
 def _describe_computation(
   promised: BasePlan, record: Mapping[str, Any]
-) -> _Section:
+) -> list[str]:
   """Returns what the figures rest on."""
   versions = ', '.join(f'{k} {v}' for k, v in record['versions'].items())
-  return _Section(
-    'How it was computed',
-    [
-      words.describe_plan(promised),
-      'The true-positive rate is by privacy loss distributions, for noise that '
-      'is continuous.',
-    ],
-    table=[
-      ('Date', record['date']),
-      ('Versions', versions),
-      ('Command', record['command']),
-    ],
-  )
-
-
-def _list_digests(ledger: ledger_contents.LedgerContents) -> _Section:
-  """Returns what identifies the run and its files."""
-  names = [ledger.path.name, *_FILES, _MODEL]
-  paths = [ledger.path.parent / name for name in dict.fromkeys(names)]
-  table = [
-    (path.name, hashlib.sha256(path.read_bytes()).hexdigest())
-    for path in paths
-    if path.is_file()
+  return [
+    _escape(words.describe_plan(promised)),
+    'The true-positive rate is by privacy loss distributions, for noise that '
+    'is continuous.',
+    _table(
+      {
+        'Date': record['date'],
+        'Versions': versions,
+        'Command': record['command'],
+      }
+    ),
   ]
-  if ledger.run_id is not None:
-    table.insert(0, ('Number of the run', ledger.run_id))
-  return _Section(
-    'Digests (SHA-256)',
-    [
-      'Of the files that this statement rests on, and of the final model where '
-      'it is there.'
-    ],
-    table=table,
-  )
 
 
-def _read_json(path: pathlib.Path) -> Mapping[str, Any]:
-  """Returns what a file holds; nothing if it is not there, or no JSON."""
+def _list_digests(ledger: ledger_contents.LedgerContents) -> list[str]:
+  """Returns what identifies the run and its files."""
+  rows = {} if ledger.run_id is None else {'Number of the run': ledger.run_id}
+  for name in dict.fromkeys((ledger.path.name, *_FILES)):
+    path = ledger.path.parent / name
+    if path.is_file():
+      rows[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+  return [
+    'Of the files that this statement rests on, and of the final model where '
+    'it is there.',
+    _table(rows),
+  ]
+
+
+def _read_experiment(
+  ledger: ledger_contents.LedgerContents,
+) -> Mapping[str, Any]:
+  """Returns the settings in the run's folder; nothing if there are none."""
+  path = ledger.path.parent / 'config.json'
   try:
-    value = json.loads(path.read_text(encoding='utf-8'))
-  except (OSError, ValueError):
+    found = json.loads(path.read_text(encoding='utf-8'))['experiment']
+  except (OSError, ValueError, LookupError, TypeError):
     return {}
-  return value if isinstance(value, Mapping) else {}
+  return found if isinstance(found, Mapping) else {}
 
 
-def _format(sections: Sequence[_Section]) -> str:
-  """Returns the statement with these parts, in Markdown."""
-  blocks = [f'# {_escape(_TITLE)}']
-  for section in sections:
-    blocks.append(f'## {_escape(section.title)}')
-    blocks += map(_escape, section.paragraphs)
-    if section.points:
-      blocks.append('\n'.join(f'* {_escape(each)}' for each in section.points))
-    if section.table:
-      rows = [
-        ' | '.join(('', *map(_escape, row), '')).strip()
-        for row in section.table
-      ]
-      blocks.append('\n'.join(['| | |', '|---|---|', *rows]))
-  return '\n\n'.join(blocks) + '\n'
+def _points(points: Iterable[str]) -> str:
+  """Returns a list in Markdown."""
+  return '\n'.join(f'* {_escape(each)}' for each in points)
+
+
+def _table(rows: Mapping[str, str]) -> str:
+  """Returns a table of two columns in Markdown."""
+  lines = [f'| {_escape(k)} | {_escape(v)} |' for k, v in rows.items()]
+  return '\n'.join(['| | |', '|---|---|', *lines])
 
 
 def _escape(text: str) -> str:
