@@ -3,9 +3,9 @@
 Every function takes attributes of `PrivacyPlan` by their names, which has their
 meaning and their defaults. Delta alone is not that of a plan.
 
-All of them raise TypeError for an argument of the wrong kind and ValueError for
-one that is out of range, and warn (`DeltaTooLargeWarning`) of a delta above
-1/num_clients.
+All of them raise TypeError for an argument of the wrong kind or missing, and
+ValueError for one that is out of range, and warn (`DeltaTooLargeWarning`) of a
+delta above 1/num_clients.
 """
 
 from typing import TYPE_CHECKING
