@@ -147,17 +147,6 @@ RULES: tuple[Rule, ...] = (
     'here',
     lambda c: not is_correlated(c) or c.sampling in _SAMPLINGS['correlated'],
   ),
-  Rule(
-    'mechanism',
-    'must be banded for `sampling` grouped_poisson: for other noise, no exact '
-    'accounting is known',
-    lambda c: c.sampling != 'grouped_poisson' or c.mechanism == 'banded',
-  ),
-  Rule(
-    'accountant',
-    'must be pld for `sampling` random_allocation, which rdp is not proved for',
-    lambda c: c.sampling != 'random_allocation' or c.accountant == 'pld',
-  ),
   _only(
     'min_separation',
     f'`sampling` {", ".join(_IN_TURNS)}',
@@ -223,12 +212,6 @@ RULES: tuple[Rule, ...] = (
     lambda c: (
       c.aggregation != 'distributed' or (_has_noise(c) and not is_correlated(c))
     ),
-  ),
-  Rule(
-    'sampling',
-    'must be fixed_size for `aggregation` distributed: shares of the noise '
-    'tell how many clients took part',
-    lambda c: c.aggregation != 'distributed' or c.sampling == 'fixed_size',
   ),
   Rule(
     'accountant',

@@ -14,11 +14,16 @@ from absl import flags
 from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import slack
 
-# The flags are listed in these groups, and not as flags of this module.
-GROUPS = (
-  *('data', 'model', "clients' work", 'clipping', 'privacy', 'run'),
-  'cluster',
-)
+# The groups of flags in --help, each with its first; others follow.
+GROUPS = {
+  'data': 'task',
+  'model': 'model',
+  "clients' work": 'algorithm',
+  'clipping': 'clipping',
+  'privacy': 'target_epsilon',
+  'run': 'output_dir',
+  'cluster': 'runtime',
+}
 # Of a count: far above any that can be run, and below what TensorFlow takes.
 _LARGEST = 10**9
 # Where a run is executed; the same run may go on elsewhere.
@@ -31,14 +36,13 @@ _Check = Callable[[str, Any], Any]
 
 
 def _setting(
-  group: str,
   text: str,
   default: Any = dataclasses.MISSING,
   check: _Check | None = None,
 ) -> Any:
   """Returns a field; without a default it must be given, `None` is not."""
   return dataclasses.field(
-    default=default, metadata={'group': group, 'help': text, 'check': check}
+    default=default, metadata={'help': text, 'check': check}
   )
 
 
@@ -67,180 +71,145 @@ class Config:
   """
 
   task: str = _setting(
-    'data',
     'The data: a name of docs/data.md, FILE.npz, FILE.csv, FILE.py:function '
-    'or module:function.',
+    'or module:function.'
   )
   partition: str | None = _setting(
-    'data',
     'The split over clients: iid, class_balanced, label_skew (the paper), '
     'dirichlet, shards or natural, which is the default for data of your own.',
     None,
   )
   num_clients: int | None = _setting(
-    'data',
-    'N; else as many as a natural partition has.',
-    None,
-    _at_least(1, 10**7),
+    'N; else as many as a natural partition has.', None, _at_least(1, 10**7)
   )
   examples_per_client: int | None = _setting(
-    'data',
     "A client's examples; else as many as there are without overlap.",
     None,
     _at_least(1),
   )
   dirichlet_alpha: float = _setting(
-    'data', 'The concentration of --partition=dirichlet.', 0.5
+    'The concentration of --partition=dirichlet.', 0.5
   )
-  shards_per_client: int = _setting(
-    'data', 'For --partition=shards.', 2, _at_least(1)
-  )
+  shards_per_client: int = _setting('For --partition=shards.', 2, _at_least(1))
   held_out_clients: int | None = _setting(
-    'data',
     'Take the examples of so many natural clients, drawn by --seed, who have '
     'no part in the training, as the test set.',
     None,
     _at_least(1),
   )
   data_dir: str | None = _setting(
-    'data', 'The folder of the files; else Keras and TFF download.', None
+    'The folder of the files; else Keras and TFF download.', None
   )
   cache_dir: str | None = _setting(
-    'data', 'Where client stores go; else the XDG cache.', None
+    'Where client stores go; else the XDG cache.', None
   )
 
   model: str = _setting(
-    'model',
     'mlp, alexnet, mobilenet_v2, resnet18 or shakespeare_lstm; or your own: '
-    'FILE.py:function or module:function, which returns a Keras model.',
+    'FILE.py:function or module:function, which returns a Keras model.'
   )
   loss: str | None = _setting(
-    'model',
     'What clients minimise: a loss of Keras, such as mean_squared_error, or '
     'FILE.py:function; else the cross-entropy of classes.',
     None,
   )
   metrics: tuple[str, ...] = _setting(
-    'model',
     'What is measured on the test set, with commas, the one that decides '
     'first: metrics of Keras, or FILE.py:function; else accuracy, and with '
     '--loss the loss.',
     (),
   )
   metric_goal: str | None = _setting(
-    'model',
     'max or min: what is better of the first metric, where nobody else says.',
     None,
     _one_of('max', 'min'),
   )
   compute_dtype: str = _setting(
-    'model',
     'In what the layers of clients compute: float32 or bfloat16; weights, '
     'updates and the clip are float32.',
     'float32',
     _one_of('float32', 'bfloat16'),
   )
   test_examples: int | None = _setting(
-    'model',
     'Evaluate on so many test examples, evenly spaced; else on all.',
     None,
     _at_least(1),
   )
 
   algorithm: str = _setting(
-    "clients' work",
     'fed_avg (Alg. 1), ce_fed_avg (clips updates), dp_fed_avg (clips updates '
-    'and adds noise) or model_clipping_fed_avg (clips models).',
+    'and adds noise) or model_clipping_fed_avg (clips models).'
   )
-  num_rounds: int = _setting("clients' work", 'T.', check=_at_least(1, 10**7))
+  num_rounds: int = _setting('T.', check=_at_least(1, 10**7))
   clients_per_round: int = _setting(
-    "clients' work",
     'P, the size of a cohort; the expected size for --sampling=poisson and '
     'random_allocation.',
     check=_at_least(1),
   )
   sampling: str = _setting(
-    "clients' work",
     'Who takes part: fixed_size, poisson or round_robin; with noise poisson, '
     'fixed_size, random_allocation or paper, and with noise that is correlated '
     'between rounds min_separation or grouped_poisson; docs/training.md.',
     'fixed_size',
   )
   min_separation: int | None = _setting(
-    "clients' work",
     'b, the rounds from one participation of a client to its next, at least, '
     'for --sampling=round_robin, min_separation and grouped_poisson; else N / '
     'P, rounded down.',
     None,
     _at_least(1),
   )
-  local_steps: int = _setting(
-    "clients' work", 'Q, the steps of a client.', check=_at_least(1)
-  )
-  batch_size: int = _setting(
-    "clients' work", 'Examples in a local step.', check=_at_least(1)
-  )
-  client_learning_rate: float = _setting(
-    "clients' work", 'eta_l.', check=_positive
-  )
+  local_steps: int = _setting('Q, the steps of a client.', check=_at_least(1))
+  batch_size: int = _setting('Examples in a local step.', check=_at_least(1))
+  client_learning_rate: float = _setting('eta_l.', check=_positive)
   local_step: str = _setting(
-    "clients' work",
     'What a client does in a step: sgd, momentum (0.9), proximal (FedProx, '
     '--proximal_mu), scaffold (clients keep a control), or FILE.py:function, '
     'which returns a `LocalStep`; docs/recipes.md.',
     'sgd',
   )
   proximal_mu: float | None = _setting(
-    "clients' work", 'mu of --local_step=proximal.', None, _positive
+    'mu of --local_step=proximal.', None, _positive
   )
   server_optimizer: str = _setting(
-    "clients' work",
     "What applies the aggregate: sgd (the paper's step), momentum (0.9), adam, "
     'yogi or adagrad (epsilon 1e-3).',
     'sgd',
     _one_of('sgd', 'momentum', 'adam', 'yogi', 'adagrad'),
   )
-  server_learning_rate: float = _setting(
-    "clients' work", 'eta_g.', 1.0, _positive
-  )
+  server_learning_rate: float = _setting('eta_g.', 1.0, _positive)
 
   clipping: str = _setting(
-    'clipping',
     'fixed (to c), adaptive (from c to the median of the norms) or per_layer '
     '(each of K tensors to c / sqrt(K)).',
     'fixed',
     _one_of('fixed', 'adaptive', 'per_layer'),
   )
   clipping_norm: float | None = _setting(
-    'clipping',
     'c, the threshold on the norms of updates, or of whole models for '
     'model_clipping_fed_avg.',
     None,
     _positive,
   )
   clipping_norm_from: str | None = _setting(
-    'clipping',
     'The folder of a finished run that gives c: half of the mean norm of the '
     'updates of fed_avg, an exact figure; or the last c of a dp_fed_avg run '
     'with --clipping=adaptive, whose epsilon is spent too.',
     None,
   )
   aggregation: str = _setting(
-    'clipping',
     'plain, secure (secure sums; noise at the server) or, for dp_fed_avg, '
     'distributed (noise at the clients, in integers).',
     'plain',
     _one_of('plain', 'secure', 'distributed'),
   )
   sum_bits: int | None = _setting(
-    'clipping',
     'For --aggregation=distributed: the bits of an element of the sum; else so '
     'many that nothing wraps.',
     None,
     _at_least(1, 62),
   )
   aggregator: str | None = _setting(
-    'clipping',
     "Your own in place of the algorithm's: FILE.py:function or "
     'module:function, which returns an unweighted aggregation factory of TFF; '
     'docs/your_own.md.',
@@ -248,39 +217,30 @@ class Config:
   )
 
   target_epsilon: float | None = _setting(
-    'privacy', 'The budget, which sets the noise.', None, _positive
+    'The budget, which sets the noise.', None, _positive
   )
   target_delta: float | None = _setting(
-    'privacy', "The budget's delta.", None, _probability
+    "The budget's delta.", None, _probability
   )
   noise_multiplier: float | None = _setting(
-    'privacy',
-    'Noise on the sum over c, in place of --target_epsilon.',
-    None,
-    _positive,
+    'Noise on the sum over c, in place of --target_epsilon.', None, _positive
   )
   noise_clients_per_round: int | None = _setting(
-    'privacy',
     'M: simulate P clients with the noise on the mean that cohorts of M of N M '
     '/ P clients would have. No guarantee, and no epsilon.',
     None,
     _at_least(1),
   )
   mechanism: str = _setting(
-    'privacy',
     "The noise: gaussian (each round's own), or correlated between rounds: "
     'banded or blt.',
     'gaussian',
     _one_of('gaussian', 'banded', 'blt'),
   )
   accountant: str = _setting(
-    'privacy',
-    'rdp or pld, for --mechanism=gaussian.',
-    'rdp',
-    _one_of('rdp', 'pld'),
+    'rdp or pld, for --mechanism=gaussian.', 'rdp', _one_of('rdp', 'pld')
   )
   audit_canaries: int | None = _setting(
-    'privacy',
     'K: audit the run with about K canaries among its clients and as many held '
     'out. Not private; docs/audit.md.',
     None,
@@ -288,53 +248,46 @@ class Config:
     _at_least(10, 2**16),
   )
   simulation_diagnostics: bool = _setting(
-    'privacy',
     "Measure the clients' exact updates in a private run too. Not private.",
     False,
   )
 
   output_dir: str | None = _setting(
-    'run', 'The folder of the run; that of a row is in runs/ by default.', None
+    'The folder of the run; that of a row is in runs/ by default.', None
   )
   seed: int = _setting(
-    'run',
     'For the split, the shuffling, the initial model, and the cohorts of runs '
     'without noise.',
     0,
     _seed,
   )
   model_seed: int | None = _setting(
-    'run', 'For the initial model, in place of --seed.', None, _seed
+    'For the initial model, in place of --seed.', None, _seed
   )
   # Whoever knows the seed of the sampling knows who takes part.
   sampling_seed: int | None = _setting(
-    'run',
     'For the cohorts, in place of --seed; of a private run, which has no '
     'guarantee then, in place of fresh entropy.',
     None,
     _at_least(0, 2**128 - 1),
   )
-  rounds_per_evaluation: int = _setting(
-    'run', 'Evaluate how often.', 1, _at_least(1)
-  )
+  rounds_per_evaluation: int = _setting('Evaluate how often.', 1, _at_least(1))
   rounds_per_checkpoint: int = _setting(
-    'run', 'Save how often; a private run saves each round.', 10, _at_least(1)
+    'Save how often; a private run saves each round.', 10, _at_least(1)
   )
   update_rounds: tuple[int, ...] = _setting(
-    'run',
     'The rounds t, from 0, whose updates are written to updates/.',
     (),
     _at_least(0),
   )
 
   runtime: str = _setting(
-    'cluster',
     'in_process, ray (worker processes on this machine), or HOST:PORT, the '
     'head of a running Ray cluster; docs/cluster.md.',
     'in_process',
   )
   num_workers: int | None = _setting(
-    'cluster', "Ray's worker processes; else one a CPU.", None, _at_least(1)
+    "Ray's worker processes; else one a CPU.", None, _at_least(1)
   )
 
   def __post_init__(self):
@@ -447,46 +400,36 @@ class _IntegerParser(flags.ArgumentParser):
     return 'int'
 
 
-def _parser(field: dataclasses.Field) -> flags.ArgumentParser:
-  kind = _kind(field)
-  if typing.get_origin(field.type) is tuple:
-    return flags.ListParser()
-  return {
-    int: _IntegerParser,
-    float: flags.FloatParser,
-    str: flags.ArgumentParser,
-    bool: flags.BooleanParser,
-  }[kind]()
+def _define_integer(name: str, default: int | None, text: str, **args) -> None:
+  serializer = flags.ArgumentSerializer()
+  flags.DEFINE(
+    _IntegerParser(), name, default, text, serializer=serializer, **args
+  )
+
+
+_DEFINE = {
+  int: _define_integer,
+  float: flags.DEFINE_float,
+  str: flags.DEFINE_string,
+  bool: flags.DEFINE_bool,
+}
 
 
 def define_flags() -> None:
   """Defines the flag of each setting, in its group; called once a process."""
+  firsts = {name: group for group, name in GROUPS.items()}
+  group = ''
   for field in dataclasses.fields(Config):
-    default = field.default
-    text = field.metadata['help']
+    group = firsts.get(field.name, group)
+    default, text = field.default, field.metadata['help']
     if default is dataclasses.MISSING:
       default, text = None, f'{text} Required.'
-    parser = _parser(field)
-    is_list = isinstance(parser, flags.ListParser)
-    serializer = (
-      flags.CsvListSerializer(',') if is_list else flags.ArgumentSerializer()
-    )
-    kind = flags.Flag
-    if isinstance(parser, flags.BooleanParser):
-      flags.DEFINE_bool(
-        field.name, default, text, module_name=field.metadata['group']
-      )
-      continue
-    flags.DEFINE_flag(
-      kind(
-        parser,
-        serializer,
-        field.name,
-        list(map(str, default)) if is_list else default,
-        text,
-      ),
-      module_name=field.metadata['group'],
-    )
+    if typing.get_origin(field.type) is tuple:
+      default = list(map(str, default))
+      flags.DEFINE_list(field.name, default, text, module_name=group)
+    else:
+      define = _DEFINE[_kind(field)]
+      define(field.name, default, text, module_name=group)
 
 
 def read_flags() -> dict[str, Any]:

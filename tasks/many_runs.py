@@ -98,13 +98,7 @@ def _check(run: PlannedRun, folder: pathlib.Path) -> Any:
       run.
   """
   config, _ = run_flags.parse(_arguments(run, folder))
-  # c may come from a run before, which has not ended.
-  stand_in = (
-    config
-    if config.clipping_norm_from is None
-    else dataclasses.replace(config, clipping_norm=1.0)
-  )
-  algorithms.check(stand_in)
+  algorithms.check(config)
   RunFolder(config.output_dir).read_result(config)
   return config
 

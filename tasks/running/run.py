@@ -115,10 +115,11 @@ def run(
       os.path.abspath(config.cache_dir or client_store.default_cache_dir())
     )
     clients = model.preprocess(store)
-    sampler = algorithms.create_sampler(config, plan, task.client_ids)
     client_model_fn = model.create_client_model_fn(clients)
     run_audit = _create_audit(config, plan, folder, description)
-    if run_audit is not None:
+    if run_audit is None:
+      sampler = algorithms.create_sampler(config, plan, task.client_ids)
+    else:
       canaries = run_audit.canaries
       sampler = run_audit.build_sampler(
         task.client_ids, seed=config.sampling_seed

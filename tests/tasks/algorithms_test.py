@@ -216,10 +216,6 @@ _MODEL_CLIPPING = _PUBLIC | dict(algorithm='model_clipping_fed_avg')
       '`clipping` must be fixed for `aggregation` distributed',
     ),
     (
-      _PRIVATE | dict(sampling='poisson', aggregation='distributed'),
-      '`sampling` must be fixed_size for `aggregation` distributed',
-    ),
-    (
       _PRIVATE | dict(accountant='pld', aggregation='distributed'),
       '`accountant` must be rdp for `aggregation` distributed',
     ),
@@ -246,9 +242,7 @@ _MODEL_CLIPPING = _PUBLIC | dict(algorithm='model_clipping_fed_avg')
     ),
     (_PRIVATE | dict(sampling='round_robin'), 'do not hide who takes part'),
     (_PRIVATE | dict(sampling='min_separation'), 'for `mechanism` gaussian'),
-    (_PRIVATE | dict(sampling='random_allocation'), '`accountant` must be pld'),
     (_CORRELATED | dict(sampling='poisson'), 'its cost is not computed here'),
-    (_CORRELATED | dict(sampling='grouped_poisson'), 'must be banded for'),
     (_CORRELATED | dict(min_separation=1), 'must be at least 2 for noise'),
     (_CORRELATED | dict(aggregator='mine:f'), '`mechanism` must be gaussian'),
     (_AUDITED | dict(simulation_diagnostics=True), '`audit_canaries` must be'),

@@ -49,7 +49,7 @@ _ALLOCATION = dict(sampling='random_allocation', num_rounds=6)
 def test_clients_that_draw_their_own_rounds_have_one_accountant(
   tmp_path, cache_dir
 ):
-  with pytest.raises(ValueError, match='`accountant` must be pld for'):
+  with pytest.raises(ValueError, match="`accountant` must be 'pld' where"):
     _run(tmp_path / 'rdp', cache_dir, **_ALLOCATION)
 
 

@@ -9,10 +9,11 @@ import pytest
 import tensorflow_federated as tff
 
 from tasks import config as config_lib
-from tasks.data import task
+from tasks.data import registry, task
 from tasks.data.partitions import PartitionConfig
 from tasks.running.folder import RunFolder
 from tasks.running.run_privacy import RunPrivacy, add_unchecked, find_caveats
+from tests.tasks import train_command
 from tests.tasks.small_runs import DP_FED_AVG
 from tff_clipping import aggregators, privacy
 from tff_clipping.programs.checks import records
@@ -144,3 +145,24 @@ def test_the_plan_says_what_the_tightest_proved_accountant_charges(
     assert written['tightest_epsilon'] == pytest.approx(by_pld.epsilon)
     # It is read back for all that.
     assert privacy.plan_from_json(written) == plan
+
+
+def test_nothing_takes_the_guarantee_from_the_last_run_of_the_demo():
+  text = ''.join(
+    (train_command.ROOT / f'tasks/flagfiles/demo/{name}.flags').read_text()
+    for name in ('common', 'private')
+  )
+  given = dict(
+    line.removeprefix('--').split('=')
+    for line in text.splitlines()
+    if line.startswith('--') and 'flagfile' not in line
+  )
+  assert given['partition'] == 'iid'
+  assert not {'sampling_seed', 'simulation_diagnostics'} & set(given)
+  split = PartitionConfig(
+    'iid', num_clients=int(given['num_clients']), examples_per_client=8
+  )
+  demo = registry.create_task('embedded_digits', split)
+  asked = config_lib.create(**DP_FED_AVG)
+  assert find_caveats(asked, demo, None) == ()
+  assert float(given['target_delta']) < 1 / demo.num_clients
