@@ -40,6 +40,7 @@ _VALUES: Mapping[tuple[str, Any], str] = {
   ('sampling', 'truncated_poisson'): 'Poisson cohorts within bounds',
   ('sampling', 'shuffled_epochs'): 'epochs in a shuffled order',
   ('mechanism', 'tree'): 'tree aggregation',
+  ('task', 'emnist_digits'): 'the files of EMNIST; --task=emnist.npz',
   ('kind', 'tree'): 'tree aggregation',
   ('kind', 'restarted'): 'noise that begins anew',
 }

