@@ -103,10 +103,11 @@ def _named_metric(
 ) -> TestMetric:
   """Returns a metric of Keras, or one of the few that Keras lacks."""
   is_masked = _is_masked(task)
-  if source == 'accuracy' and task.num_classes is not None:
-    return ACCURACY._replace(is_masked=is_masked)
   is_categorical = 'categorical' in objective.loss.lower()
-  if source == 'accuracy':
+  # Keras's own compares outputs with labels.
+  if squeeze(source) == 'accuracy':
+    if task.num_classes is not None:
+      return ACCURACY._replace(name=name, is_masked=is_masked)
     source = 'CategoricalAccuracy' if is_categorical else 'BinaryAccuracy'
   create = _OURS.get(squeeze(source)) or (
     lambda: _create_by_name('metrics', tf.keras.metrics, source)
@@ -135,10 +136,14 @@ def _create_by_name(argument: str, module: Any, name: str) -> Any:
   }
   try:
     found = module.get(classes.get(squeeze(name), name))
-    if _takes_logits(found):
-      return type(found).from_config(found.get_config() | {'from_logits': True})
+    config = getattr(found, 'get_config', dict)()
+    if 'from_logits' in config:
+      return type(found).from_config(config | {'from_logits': True})
+    if is_of_bits(name) and 'threshold' in config:
+      # None is the largest output of a row, also where it is the only one.
+      return type(found).from_config(config | {'threshold': 0.5})
     if 'from_logits' in inspect.signature(found).parameters:
-      return lambda y_true, y_pred: found(y_true, y_pred, from_logits=True)
+      raise ValueError('only its class can be told that models give logits')
   except (TypeError, ValueError) as e:
     raise ValueError(
       f'`{argument}` must be a name that `{module.__name__}.get` takes, or '

@@ -34,7 +34,7 @@ _GOALS: Mapping[str, tuple[str, ...]] = {
 }
 # Numbers of which each is 0 or 1, and how the names of metrics for them end.
 _BITS = 'labels of 0 and 1'
-_OF_BITS = ('auc', 'precision', 'recall')
+_OF_BITS = ('auc', 'precision', 'recall', 'f1score')
 
 
 class Metric(NamedTuple):
@@ -75,9 +75,8 @@ class Objective:
 
   def describe(self, value: float) -> str:
     """Returns a value of the metric that decides, for people."""
-    is_share = self.metrics and squeeze(self.metrics[0].source).endswith(
-      _ACCURACY
-    )
+    source = self.metrics[0].source if self.metrics else _LOSS
+    is_share = squeeze(source).endswith(_ACCURACY)
     return f'{value:.1%}' if is_share else f'{value:.4g}'
 
   @property
@@ -219,4 +218,5 @@ def _find_goal(source: str) -> str | None:
 
 def squeeze(name: str) -> str:
   """Returns a name of Keras in the form that its class and function share."""
-  return name.replace('_', '').lower()
+  short = name.replace('_', '').lower()
+  return {'bce': 'binarycrossentropy', 'acc': _ACCURACY}.get(short, short)

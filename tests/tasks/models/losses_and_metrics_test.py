@@ -130,21 +130,37 @@ def test_labels_of_0_and_1_are_judged_by_logits(columns):
   y = _RNG.integers(2, size=(40, columns)).astype(np.float32)
   found = _evaluate(
     *(x, y, 'binary_crossentropy', 'accuracy'),
-    *('binary_accuracy', 'precision', 'Recall', 'BinaryCrossentropy'),
+    *('binary_accuracy', 'precision', 'Recall', 'BinaryCrossentropy', 'bce'),
+    *('acc', 'f1_score')[: 2 if columns == 1 else 1],
   )
   right = (x > 0) & (y == 1)
   terms = np.mean(np.log1p(np.exp(x)) - x * y)
+  if columns == 1:
+    assert found.pop('test_f1_score') == pytest.approx(
+      2 * right.sum() / ((x > 0).sum() + y.sum()), **_NEAR
+    )
   assert found == pytest.approx(
     dict(
       test_loss=terms,
+      test_acc=np.mean((x > 0) == (y == 1)),
       test_accuracy=np.mean((x > 0) == (y == 1)),
       test_binary_accuracy=np.mean((x > 0) == (y == 1)),
       test_precision=right.sum() / (x > 0).sum(),
       test_Recall=right.sum() / y.sum(),
       test_BinaryCrossentropy=terms,
+      test_bce=terms,
     ),
     **_NEAR,
   )
+
+
+@pytest.mark.parametrize('loss', ['bce', 'BinaryCrossentropy'])
+def test_a_loss_of_logits_has_one_meaning_under_all_its_names(loss):
+  x = np.float32([[3], [-2]])
+  y = np.float32([[1], [1]])
+  found = _evaluate(x, y, loss)['test_loss']
+  assert found == pytest.approx(np.log1p(np.exp(-x)).mean(), **_NEAR)
+  assert objective.takes_logits(loss)
 
 
 def test_rows_of_one_class_are_judged_by_logits():
@@ -194,6 +210,7 @@ def test_a_share_has_the_digits_of_float64():
   x[0] = [0, 1]
   # 4 of 10: in float32 it is another number.
   assert _evaluate(x, y)['test_accuracy'] == 0.4
+  assert _evaluate(x, y, None, 'Accuracy')['test_Accuracy'] == 0.4
 
 
 def _cubed(y_true, y_pred):
