@@ -7,7 +7,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.learning import linear_models
-from tff_clipping.learning import client_batches, local_training, steps
+from tff_clipping.learning import client_batches, steps
+from tff_clipping.learning.local_work import LocalWork
 
 LOCAL_STEPS = 4
 BATCH_SIZE = 2
@@ -46,18 +47,21 @@ def train(
     kept: What the client keeps: a structure of arrays.
     runs: How often, in one session.
   """
+  work = LocalWork(
+    model_fn=model_fn,
+    local_steps=local_steps,
+    batch_size=batch_size,
+    client_learning_rate=rate,
+    local_step=step,
+  )
   with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     model = model_fn()
-    update = local_training.train(
+    update = work.train(
       model,
       tff.learning.models.ModelWeights(
         [tf.constant(value, tf.float32) for value in start], []
       ),
       tf.nest.map_structure(tf.constant, examples),
-      local_steps=local_steps,
-      batch_size=batch_size,
-      learning_rate=rate,
-      local_step=step,
       seed=tf.constant(seed),
       round_num=tf.constant(round_num),
       kept=tf.nest.map_structure(tf.constant, kept),

@@ -8,7 +8,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.learning import linear_models, one_client
-from tff_clipping.learning import client_batches, local_training, steps
+from tff_clipping.learning import client_batches, steps
+from tff_clipping.learning.local_work import LocalWork
 
 
 def _mlp_fn():
@@ -94,16 +95,16 @@ def _plain_sgd(model, start, examples, seed):
 
 
 def _library_training(model, start, examples, seed, step):
-  return local_training.train(
-    model,
-    tff.learning.models.ModelWeights(start, []),
-    examples,
+  work = LocalWork(
+    model_fn=_mlp_fn,
     local_steps=one_client.LOCAL_STEPS,
     batch_size=one_client.BATCH_SIZE,
-    learning_rate=one_client.RATE,
+    client_learning_rate=one_client.RATE,
     local_step=step,
-    seed=seed,
-    round_num=tf.constant(0),
+  )
+  weights = tff.learning.models.ModelWeights(start, [])
+  return work.train(
+    model, weights, examples, seed=seed, round_num=tf.constant(0)
   )
 
 
