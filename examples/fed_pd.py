@@ -7,22 +7,18 @@ round, a `KeepingStep`; and what FedPD is good for. Three clients have the
 losses of Table 1, (x − 4)²/2, (2x − 1)²/2 and (6x + 1)²/2, whose sum is least
 at 0. With ten local steps FedAvg rests at 0.366, and FedPD rests at 0.
 
-For a private run, give the aggregator `dp_mean_factory`, the step the same
-clipping norm, and the program a ledger whose plan samples by `poisson` or
-`min_separation`, or takes everybody: docs/recipes.md says why.
+docs/recipes.md has programs that store what clients keep, and private runs.
 """
 
 import collections
 import dataclasses
 import math
-import pathlib
-import tempfile
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import learning, programs, runtime
+from tff_clipping import learning, runtime
 from tff_clipping.learning import steps
 
 # Of each client the feature and the target, (a x − b)²/2.
@@ -92,21 +88,12 @@ def _model_fn():
   return tff.learning.models.from_keras_model(
     tf.keras.Model(inputs, outputs),
     loss=tf.keras.losses.MeanSquaredError(),
-    input_spec=collections.OrderedDict(
-      x=tf.TensorSpec([None, 1]), y=tf.TensorSpec([None, 1])
-    ),
+    input_spec=(tf.TensorSpec([None, 1]), tf.TensorSpec([None, 1])),
   )
 
 
-def train(step, folder, *, num_rounds=100):
-  """Returns where a step's rounds rest, all clients taking part in each."""
-  features, targets = np.array(_CLIENTS, np.float32).T[:, :, None]
-  store = programs.write_client_store(
-    folder,
-    'clients',
-    collections.OrderedDict(x=features, y=targets),
-    [np.array([i]) for i in range(len(_CLIENTS))],
-  )
+def find_rest(step, num_rounds=100):
+  """Returns where the model rests, with all clients in each round."""
   process = learning.build_fed_avg(
     _model_fn,
     local_steps=10,
@@ -114,32 +101,28 @@ def train(step, folder, *, num_rounds=100):
     # The loss of Keras is twice that of Table 1: η_l is 1/72 there.
     client_learning_rate=1 / 144,
     local_step=step,
-    client_store=store,
   )
-  states = None
-  if isinstance(step, steps.KeepingStep):
-    states = programs.ClientStates(folder / 'states', process, store.client_ids)
-  result = programs.TrainingProgram(
-    process=process,
-    sampler=programs.PoissonSampler(
-      store.client_ids, sampling_prob=1.0, seed=0
-    ),
-    num_rounds=num_rounds,
-    evaluate=None,
-    client_states=states,
-    checkpoints=programs.Checkpoints(folder / 'checkpoints'),
-    rounds_per_checkpoint=num_rounds,
-  ).run()
-  return float(process.get_model_weights(result.state).trainable[0][0, 0])
+  clients = [tf.data.Dataset.from_tensors(([a], [b])) for a, b in _CLIENTS]
+  kept = np.zeros([len(clients), 1, 1], np.float32)
+  state = process.initialize()
+  for _ in range(num_rounds):
+    cohort = clients
+    if isinstance(step, steps.KeepingStep):
+      cohort = [
+        collections.OrderedDict(client=client, kept=[own])
+        for client, own in zip(clients, kept, strict=True)
+      ]
+    output = process.next(state, cohort)
+    state = output.state
+    (kept,) = output.metrics['client_work'].get('kept', [kept])
+  return float(process.get_model_weights(state).trainable[0][0, 0])
 
 
 def main():
   """Prints where FedAvg and FedPD rest."""
   runtime.set_default_context()
-  with tempfile.TemporaryDirectory() as folder:
-    for name, step in (('FedAvg', steps.Sgd()), ('FedPD', FedPD(1 / 20))):
-      rest = train(step, pathlib.Path(folder) / name)
-      print(f'{name} rests at {rest:.3f}')
+  for name, step in (('FedAvg', steps.Sgd()), ('FedPD', FedPD(1 / 20))):
+    print(f'{name} rests at {find_rest(step):.3f}')
 
 
 if __name__ == '__main__':

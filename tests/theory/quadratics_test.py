@@ -100,32 +100,6 @@ def test_infinitely_many_diverging_local_steps_are_refused():
 
 @given(
   seed=st.integers(0, 10_000),
-  local_steps=st.integers(1, 6),
-  share=st.floats(0.2, 1.0),
-)
-@settings(max_examples=40, deadline=None)
-def test_fed_avg_comes_to_rest_at_the_closed_form(seed, local_steps, share):
-  problem = _problem(seed)
-  rate = _stable_rate(problem, share)
-
-  def step(x):
-    return quadratics.difference_clipping_step(
-      problem, x, local_steps=local_steps, client_learning_rate=rate
-    )
-
-  expected = quadratics.unclipped_stationary_point(
-    problem, local_steps=local_steps, client_learning_rate=rate
-  )
-  # A point of rest: one round leaves it where it is.
-  np.testing.assert_allclose(step(expected), expected, rtol=1e-8, atol=1e-8)
-  if local_steps == 1:
-    np.testing.assert_allclose(
-      expected, problem.minimiser(), rtol=1e-6, atol=1e-8
-    )
-
-
-@given(
-  seed=st.integers(0, 10_000),
   clipping_norm=st.floats(0.05, 2.0),
   local_steps=st.integers(1, 6),
 )

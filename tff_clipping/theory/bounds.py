@@ -204,18 +204,6 @@ def theorem_1_conditions(
   ]
 
 
-def check_theorem_1(
-  problem: Problem, schedule: Schedule, constants: Constants = 'corrected'
-) -> None:
-  """Raises ValueError with the first condition that does not hold."""
-  for condition in theorem_1_conditions(problem, schedule, constants):
-    if not condition.holds:
-      raise ValueError(
-        f'`schedule` must have {condition.name} = {condition.limit:.6g}, found '
-        f'{condition.value:.6g}.'
-      )
-
-
 def sampling_factor(
   num_clients: int, clients_per_round: int, sampling: Sampling = 'fixed_size'
 ) -> float:

@@ -284,35 +284,6 @@ def iterate(
   raise ValueError(f'`step` must come to rest, found it moving at {model}.')
 
 
-def unclipped_stationary_point(
-  problem: LinearRegression,
-  *,
-  local_steps: float,
-  client_learning_rate: float,
-) -> np.ndarray:
-  """x with Σ_i Λ_i ∇f_i(x) = 0, [d]: where FedAvg comes to rest.
-
-  It minimises the losses re-weighted by Λ_i and not f, unless Q = 1 or all H_i
-  are equal.
-
-  Args: as for `local_operators`.
-
-  Raises:
-    ValueError: No such point, or more than one.
-
-  Source: proof of Claim 2.2.
-  """
-  operators = local_operators(
-    problem, local_steps=local_steps, client_learning_rate=client_learning_rate
-  )
-  matrix = np.einsum('nij,njk->ik', operators, problem.hessians)
-  linear = problem.gradients(np.zeros(problem.dimension))
-  vector = np.einsum('nij,nj->i', operators, linear)
-  if np.linalg.matrix_rank(matrix) < problem.dimension:
-    raise ValueError('`problem` must have one stationary point, found many.')
-  return np.linalg.solve(matrix, -vector)
-
-
 def clipped_sum(
   problem: LinearRegression,
   x: ArrayLike,
