@@ -5,7 +5,6 @@ came too soon, and remembers who took part, also when it is started again. Noise
 that is correlated between rounds needs no more of the cohorts.
 """
 
-import collections
 from collections.abc import Callable, Sequence
 import hashlib
 import json
@@ -20,18 +19,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 _IDS = tuple(f'device {i}' for i in range(40))
-_SPEC = collections.OrderedDict(
-  x=tf.TensorSpec([None, 2], tf.float32),
-  y=tf.TensorSpec([None, 1], tf.float32),
-)
 
 
 class ArrivingDevices(programs.ClientSampler):
-  """Takes the devices that wait, and writes down whom it took.
-
-  A line of the file is a cohort, which is on the disk before its round begins:
-  a round that is run again after a crash has the devices that it had.
-  """
+  """Takes the devices that wait, and writes each cohort before its round."""
 
   def __init__(
     self,
@@ -40,25 +31,18 @@ class ArrivingDevices(programs.ClientSampler):
     path: pathlib.Path,
     waiting: Callable[[], Sequence[str]],
   ):
-    """Initializes the sampler.
+    """Takes a plan of `min_separation`; `waiting` tells who is ready, in order.
 
-    Args:
-      plan: The plan, whose `sampling` is 'min_separation'.
-      client_ids: All devices that may ever come.
-      path: The file of the cohorts, which a run that goes on needs.
-      waiting: Returns the ids of the devices that are ready, in the order in
-        which they came.
+    A run that goes on needs the file `path` of the cohorts.
     """
     super().__init__(client_ids, seed=0)  # Nothing is drawn.
     self.charged_as = plan.sampler_parameters
     self._clients_per_round = plan.clients_per_round
     self._min_separation = plan.min_separation
     self._path, self._waiting = path, waiting
-    whole = _cut_to_whole_lines(path)
-    if not whole:
+    if not _cut_to_whole_lines(path):
       self._write({'source': secrets.token_hex(16)})
-      whole = _cut_to_whole_lines(path)
-    first, *self._cohorts = map(json.loads, whole)
+    first, *self._cohorts = map(json.loads, _cut_to_whole_lines(path))
     self._source = first['source']
 
   @property
@@ -66,10 +50,8 @@ class ArrivingDevices(programs.ClientSampler):
     """Stands for this file of cohorts: another one is refused by a ledger."""
     return hashlib.sha256(self._source.encode()).hexdigest()
 
-  @property
-  def seed_digest(self) -> str:
-    """No two sources of cohorts share it."""
-    return self.digest
+  # No two sources of cohorts share it.
+  seed_digest = digest
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns who takes part; see `ClientSampler`."""
@@ -87,16 +69,10 @@ class ArrivingDevices(programs.ClientSampler):
 
   def _admit(self) -> list[str]:
     """Those who wait, but who came in the last b - 1 rounds; at most P."""
-    recent = self._cohorts[
-      max(0, len(self._cohorts) - self._min_separation + 1) :
-    ]
-    too_soon = {device for cohort in recent for device in cohort}
-    known = set(self.client_ids)
-    ready = dict.fromkeys(
-      device
-      for device in self._waiting()
-      if device in known and device not in too_soon
-    )
+    first = max(0, len(self._cohorts) - self._min_separation + 1)
+    too_soon = {d for cohort in self._cohorts[first:] for d in cohort}
+    allowed = set(self.client_ids) - too_soon
+    ready = dict.fromkeys(d for d in self._waiting() if d in allowed)
     return list(ready)[: self._clients_per_round]
 
   def _write(self, line) -> None:
@@ -120,17 +96,15 @@ def _model_fn() -> tff.learning.models.VariableModel:
   return tff.learning.models.from_keras_model(
     tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))]),
     loss=tf.keras.losses.MeanSquaredError(),
-    input_spec=_SPEC,
+    input_spec=(tf.TensorSpec([None, 2]), tf.TensorSpec([None, 1])),
   )
 
 
 def _device_data(device: str) -> tf.data.Dataset:
-  seed = _IDS.index(device)
-  x = np.random.default_rng(seed).normal(size=(20, 2)).astype(np.float32)
+  rng = np.random.default_rng(_IDS.index(device))
+  x = rng.normal(size=(20, 2)).astype(np.float32)
   y = x @ np.array([[1.0], [-2.0]], np.float32)
-  return tf.data.Dataset.from_tensor_slices(
-    collections.OrderedDict(x=x, y=y)
-  ).batch(5)
+  return tf.data.Dataset.from_tensor_slices((x, y)).batch(5)
 
 
 def main() -> None:
@@ -155,32 +129,25 @@ def main() -> None:
       **plan.aggregator_parameters._asdict(),
     ),
   )
-  # Who is charging, and on Wi-Fi: here, some of all by chance.
   rng = np.random.default_rng(0)
   with tempfile.TemporaryDirectory() as folder:
     run = pathlib.Path(folder)
+    # Who is charging, and on Wi-Fi: here, some of all by chance.
     sampler = ArrivingDevices(
       plan,
       _IDS,
       run / 'cohorts.jsonl',
-      lambda: [str(device) for device in rng.choice(_IDS, 8, replace=False)],
+      lambda: rng.choice(_IDS, 8, replace=False).tolist(),
     )
     with privacy.PrivacyLedger(run / 'ledger.jsonl', plan) as ledger:
+      outcomes = programs.Checkpoints(run / 'outcomes')
       private = programs.PrivateProcess(
-        process,
-        sampler,
-        ledger,
-        programs.Checkpoints(run / 'outcomes'),
-        client_value=_device_data,
+        process, sampler, ledger, outcomes, client_value=_device_data
       )
       done, state = private.resume()
       for round_num in range(done + 1, plan.num_rounds + 1):
         state = private.next(state, round_num).state
       print(f'{ledger.num_releases} releases, epsilon {ledger.epsilon:.0f}')
-    cohorts = [sampler.sample(t) for t in range(1, plan.num_rounds + 1)]
-  print('largest cohort', max(map(len, cohorts)))
-  most = max(sum(device in cohort for cohort in cohorts) for device in _IDS)
-  print(f'a device came {most} times at most, of {plan.max_participations}')
   kernel = private.get_model_weights(state).trainable[0]
   print('weights', np.round(np.ravel(kernel)))
 

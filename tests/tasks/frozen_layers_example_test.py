@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 
 import pytest
 
@@ -12,7 +11,7 @@ _EXAMPLE = train_command.ROOT / 'examples' / 'frozen_layers'
 
 
 @pytest.mark.slow
-def test_what_is_frozen_is_not_trained_by_command_and_from_python(tmp_path):
+def test_what_is_frozen_is_not_trained(tmp_path):
   shutil.copytree(_EXAMPLE, tmp_path, dirs_exist_ok=True)
   printed = train_command.run_in(tmp_path, 'sh', '-e', 'train.sh').output
   assert printed.count('Charged: (2, 0.0001)-differential privacy') == 3
@@ -25,11 +24,3 @@ def test_what_is_frozen_is_not_trained_by_command_and_from_python(tmp_path):
     config = json.loads((tmp_path / 'runs' / part / 'config.json').read_text())
     assert config['model']['num_parameters'] == count
     assert f'd = {count:,} parameters' in report
-  printed = train_command.run_in(
-    tmp_path, sys.executable, 'in_python.py'
-  ).output
-  assert printed.splitlines() == [
-    'Finished 40 rounds.',
-    f'trained: {counts["head"]}, frozen: {33 * 128}',
-    'epsilon spent: 2.00',
-  ]

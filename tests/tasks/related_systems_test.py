@@ -151,11 +151,3 @@ def test_model_clipping_with_noise_learns_next_to_nothing(capsys):
   assert 'ε = 1.5 (δ = 1e-05, z = 1.846)' in printed
   assert '6.39 ± 4.41 % (commit 44967cd3)' in printed
   assert _accuracy(printed) < 40
-
-
-@pytest.mark.slow
-def test_geyers_clients_learn_with_a_norm_that_is_paid_for(capsys):
-  _load('geyer')['main']([])
-  printed = capsys.readouterr().out
-  assert 'ε = 8 (δ = 0.001, z = 1.044, c = ' in printed
-  assert _accuracy(printed) > 40
