@@ -14,6 +14,7 @@ of looks at it.
 import asyncio
 import collections
 import functools
+import gc
 import shutil
 import signal
 
@@ -133,10 +134,17 @@ def _loop(run, sampler, ledger, store, until):
     run.release_state(store, state)
 
 
-def _loop_in_the_context_of_tff(run, *args):
-  context = tff.backends.native.create_sync_local_cpp_execution_context()
-  with tff.framework.get_context_stack().install(context):
-    _loop(run, *args)
+@functools.cache
+def _context_of_tff():
+  return tff.backends.native.create_sync_local_cpp_execution_context()
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _end_context_of_tff():
+  yield
+  # Its worker ends with it, while Python is still whole.
+  _context_of_tff.cache_clear()
+  gc.collect()
 
 
 def _private(run, sampler, ledger, store, **kwargs):
@@ -156,6 +164,11 @@ def _simulate(run, sampler, ledger, store, until):
   run.release_state(store, state)
 
 
+def _simulate_in_the_context_of_tff(run, *args):
+  with tff.framework.get_context_stack().install(_context_of_tff()):
+    _simulate(run, *args)
+
+
 class _AsyncContext(tff.framework.AsyncContext):
   """Runs computations in this process, for `tff.program`."""
 
@@ -163,9 +176,13 @@ class _AsyncContext(tff.framework.AsyncContext):
     return runtime.InProcessContext().invoke(comp, arg)
 
 
-def _train_model(run, sampler, ledger, store, until, **settings):
+def _train_model(run, sampler, ledger, store, until, in_tff=False, **settings):
   private = _private(
-    run, sampler, ledger, store, context=runtime.InProcessContext()
+    run,
+    sampler,
+    ledger,
+    store,
+    context=_context_of_tff() if in_tff else runtime.InProcessContext(),
   )
   context = tff.program.NativeFederatedContext(_AsyncContext())
   with tff.framework.get_context_stack().install(context):
@@ -313,7 +330,9 @@ def _shuffling(folder):
     data = tf.data.Dataset.from_tensor_slices(examples)
     return data.shuffle(6).batch(2)
 
-  return _Run(folder, plan, process, _loop_in_the_context_of_tff, client_data)
+  return _Run(
+    folder, plan, process, _simulate_in_the_context_of_tff, client_data
+  )
 
 
 _CASES = {
@@ -326,6 +345,9 @@ _CASES = {
   'blt noise': lambda folder: _correlated(folder, 'blt'),
   'run_training_process': lambda folder: _independent(folder, _simulate),
   'train_model': lambda folder: _independent(folder, _train_model),
+  'train_model in the context of TFF': lambda folder: _independent(
+    folder, functools.partial(_train_model, in_tff=True)
+  ),
   'an audit': _audited,
   'states of clients': _keeping,
   'shuffled data in the context of TFF': _shuffling,
