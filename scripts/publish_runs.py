@@ -47,8 +47,8 @@ def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
         f'{"; ".join(run.notes)}.'
       )
   searches = {
-    path.parent.name: pd.read_csv(path).assign(search=path.parent.name)
-    for path in sorted(source.glob('search/*/sweep.csv'))
+    folder.name: _read_search(folder).assign(search=folder.name)
+    for folder in sorted(source.glob('search/*/'))
   }
   runs: dict[str, run_files.Run] = {}
   if (target / run_files.RESULT_FILES[0]).is_file():
@@ -61,6 +61,29 @@ def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
   return [*found]
 
 
+def _read_search(folder: pathlib.Path) -> pd.DataFrame:
+  """Returns a row for each run of a sweep over learning rates."""
+  rows = []
+  for path in sorted(folder.glob('*/result.json')):
+    run = run_files.read_folder(path.parent)
+    accuracy, loss = (
+      run.rounds[column].dropna() for column in ('test_accuracy', 'test_loss')
+    )
+    rate = run.config['experiment']['client_learning_rate']
+    rows.append(
+      {
+        'client_learning_rate': rate,
+        'status': json.loads(path.read_text())['reason'],
+        'rounds': int(run.rounds['round_num'].iloc[-1]),
+        'final_accuracy': _last(accuracy),
+        'best_accuracy': accuracy.max(),
+        'final_loss': _last(loss),
+        'seconds_per_round': run.rounds['round_seconds'].median(),
+      }
+    )
+  return pd.DataFrame(rows)
+
+
 def write(
   runs: Mapping[str, run_files.Run],
   searches: pd.DataFrame,
@@ -70,7 +93,7 @@ def write(
 
   Args:
     runs: The runs, by name; at least one.
-    searches: The rows of the `sweep.csv` of each search for a learning rate,
+    searches: The rows of each search for a learning rate, see `_read_search`,
       with the column `search`.
     directory: Where the files go.
   """
@@ -103,6 +126,10 @@ def write(
     table = table.reindex(columns=['run', *columns])
     _write_csv(table.astype(dict.fromkeys(counts, 'Int64')), path)
   _write_csv(searches.sort_values('search', kind='stable'), paths[2])
+
+
+def _last(values: pd.Series) -> float:
+  return float(values.iloc[-1]) if len(values) else math.nan
 
 
 def _records(table: pd.DataFrame) -> list[dict]:

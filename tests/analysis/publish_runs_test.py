@@ -30,9 +30,8 @@ def _write(root):
   ]
   for folder in folders:
     (folder / 'result.json').write_text('{}')
-  search = root / 'search' / 'mlp_mnist'
-  search.mkdir(parents=True)
-  (search / 'sweep.csv').write_text('client_learning_rate,rounds\n0.1,20\n')
+  tried = run_folders.write_run(root / 'search' / 'mlp_mnist' / 'rate=0.1')
+  (tried / 'result.json').write_text('{"reason": "finished"}')
   return folders
 
 
@@ -50,6 +49,8 @@ def test_published_runs_are_those_of_the_folders(tmp_path):
       pd.testing.assert_frame_equal(shown, of_folder, check_dtype=False)
   _, searches = run_files.read_published(tmp_path / 'out')
   assert searches['search'].to_list() == ['mlp_mnist']
+  assert searches['status'].to_list() == ['finished']
+  assert searches['final_accuracy'].notna().all()
 
 
 def test_publishing_adds_and_replaces_and_gives_the_same_bytes(tmp_path):
