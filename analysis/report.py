@@ -245,6 +245,8 @@ def _by_metric(table: pd.DataFrame) -> list[pd.DataFrame]:
 def _guarantee(own: pd.DataFrame) -> str:
   if not own['is_private'].any():
     return ''
+  if own['noise_cohort'].notna().any():
+    return 'simulated'
   if own['has_caveats'].any():
     return 'no'
   return 'holds' if np.isfinite(own['epsilon']).all() else 'not known'
@@ -329,6 +331,7 @@ def _result_sentence(found: pd.DataFrame) -> str:
         'holds': f'ε = {_epsilon(line)}, and the guarantee holds',
         'no': f'ε = {_epsilon(line)} by the plan, no guarantee as it was run',
         'not known': 'nothing is known of its guarantee',
+        'simulated': 'a simulation of the noise of other cohorts: no guarantee',
       }
       text += f' ({told[line["guarantee"]]})'
     parts.append(text)
@@ -348,6 +351,8 @@ def _privacy(found: stats.Runs, table: pd.DataFrame) -> str:
     is_all = len(own) == len(promises)
     texts.append(text if is_all else f'**{"; ".join(own)}**: {text}')
   for name, run in found.runs.items():
+    if 'with_clipping_norm' in run.privacy:
+      texts.append(f'**{name}**: {run.privacy["with_clipping_norm"]}')
     # Its noise is not that of the sentence alone.
     if (
       run.settings.get('clipping') == 'adaptive'

@@ -9,7 +9,6 @@ import dataclasses
 import io
 import json
 import math
-import os
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -174,52 +173,6 @@ class Run:
     return bool(self.privacy) or (known is not None and known.is_private)
 
 
-def read_folders(
-  directories: Iterable[str | os.PathLike[str]],
-) -> tuple[dict[str, Run], list[tuple[str, str]]]:
-  """Reads run folders, and leaves out those that are none.
-
-  Args:
-    directories: The folders. One that is given twice counts once.
-
-  Returns:
-    The runs in the order given, each under the name of its folder, with the
-    parents' where two are equal; and folder and reason of each that is no run.
-  """
-  found: dict[pathlib.Path, Run] = {}
-  left_out = []
-  for directory in map(pathlib.Path, directories):
-    if directory.resolve() in found:
-      left_out.append((str(directory), 'given twice, read once'))
-      continue
-    try:
-      found[directory.resolve()] = read_folder(directory)
-    except NotARunError as error:
-      left_out.append((str(directory), str(error)))
-  names = _distinct_names([*found])
-  return dict(zip(names, found.values(), strict=True)), left_out
-
-
-def read_results(directory: str | os.PathLike[str]) -> dict[str, Run]:
-  """Reads the published runs, or all run folders in a folder, by name.
-
-  Raises:
-    ValueError: There is none, or one that cannot be read.
-  """
-  directory = pathlib.Path(directory)
-  if (directory / RESULT_FILES[0]).is_file():
-    return read_published(directory)[0]
-  folders = sorted(path.parent for path in directory.glob('*/config.json'))
-  found, left_out = read_folders(folders)
-  if left_out or not folders:
-    reasons = '; '.join(f'{name}: {why}' for name, why in left_out)
-    raise ValueError(
-      '`directory` must hold runs that can be read, found '
-      f'{reasons or f"none in {directory}"}.'
-    )
-  return found
-
-
 def read_published(
   directory: pathlib.Path,
 ) -> tuple[dict[str, Run], pd.DataFrame]:
@@ -287,6 +240,8 @@ def read_folder(directory: pathlib.Path) -> Run:
   name = config['algorithm']
   known = ALGORITHMS.get(name)
   is_private = known.is_private if known else name.startswith('dp_')
+  # A simulation of the noise of other cohorts promises nothing.
+  is_private &= config['experiment'].get('noise_clients_per_round') is None
   return Run(
     config=config,
     metric=metric,
@@ -543,15 +498,3 @@ def to_number(value: Any) -> float:
   """A number of a JSON file; NaN where it is none."""
   is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
   return float(value) if is_number else math.nan
-
-
-def _distinct_names(directories: Sequence[pathlib.Path]) -> list[str]:
-  """Adds the parent folder's name where two folders share theirs."""
-  names = [path.name for path in directories]
-  longer = [
-    name if names.count(name) == 1 else str(pathlib.Path(*path.parts[-2:]))
-    for name, path in zip(names, directories, strict=True)
-  ]
-  if len(set(longer)) < len(longer):
-    return [str(path) for path in directories]
-  return longer

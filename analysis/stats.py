@@ -14,6 +14,7 @@ import dataclasses
 import json
 import math
 import os
+import pathlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -203,6 +204,7 @@ class Runs:
       - `row`, `scale` and `variants` (with commas) of a published experiment,
         empty else; `algorithm`, `algorithm_name`, `own_aggregator` (whether
         there is one), `is_audited` (there are canaries among the clients),
+        `noise_cohort` (the P whose noise on the mean it simulates),
         `clips` (what c bounds: updates, models, gradients or nothing), `model`,
         `model_name`, `num_parameters`, `data`, `is_iid` (whether the paper
         would call it so), `split` (that in a word), `num_clients`,
@@ -238,7 +240,7 @@ class Runs:
     return pd.concat(found) if found else pd.DataFrame(columns=columns)
 
 
-def read_folders(directories: Sequence[str | os.PathLike[str]]) -> Runs:
+def read_folders(directories: Iterable[str | os.PathLike[str]]) -> Runs:
   """Reads run folders, and leaves out by name those that are none.
 
   Args:
@@ -248,7 +250,18 @@ def read_folders(directories: Sequence[str | os.PathLike[str]]) -> Runs:
     The runs in the order given, each under the name of its folder, with the
     parents' where two are equal.
   """
-  return collect(*run_files.read_folders(directories))
+  found: dict[pathlib.Path, Run] = {}
+  left_out = []
+  for directory in map(pathlib.Path, directories):
+    if directory.resolve() in found:
+      left_out.append((str(directory), 'given twice, read once'))
+      continue
+    try:
+      found[directory.resolve()] = run_files.read_folder(directory)
+    except run_files.NotARunError as error:
+      left_out.append((str(directory), str(error)))
+  names = _distinct_names([*found])
+  return collect(dict(zip(names, found.values(), strict=True)), left_out)
 
 
 def read_results(directory: str | os.PathLike[str]) -> Runs:
@@ -257,7 +270,30 @@ def read_results(directory: str | os.PathLike[str]) -> Runs:
   Raises:
     ValueError: There is none, or one that cannot be read.
   """
-  return collect(run_files.read_results(directory))
+  directory = pathlib.Path(directory)
+  if (directory / run_files.RESULT_FILES[0]).is_file():
+    return collect(run_files.read_published(directory)[0])
+  folders = sorted(path.parent for path in directory.glob('*/config.json'))
+  found = read_folders(folders)
+  if found.left_out or not folders:
+    reasons = '; '.join(f'{name}: {why}' for name, why in found.left_out)
+    raise ValueError(
+      '`directory` must hold runs that can be read, found '
+      f'{reasons or f"none in {directory}"}.'
+    )
+  return found
+
+
+def _distinct_names(directories: Sequence[pathlib.Path]) -> list[str]:
+  """Adds the parent folder's name where two folders share theirs."""
+  names = [path.name for path in directories]
+  longer = [
+    name if names.count(name) == 1 else str(pathlib.Path(*path.parts[-2:]))
+    for name, path in zip(names, directories, strict=True)
+  ]
+  if len(set(longer)) < len(longer):
+    return [str(path) for path in directories]
+  return longer
 
 
 def collect(
@@ -302,6 +338,9 @@ def _describe(run: Run) -> dict[str, Any]:
     'algorithm_name': f'{title} by {run_files.own_name(own)}' if own else title,
     'own_aggregator': bool(own),
     'is_audited': settings.get('audit_canaries') is not None,
+    'noise_cohort': run_files.to_number(
+      settings.get('noise_clients_per_round')
+    ),
     'clips': known.clips if known else 'updates',
     'model': model,
     'model_name': MODEL_NAMES.get(model, run_files.own_name(model)),

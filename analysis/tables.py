@@ -150,6 +150,8 @@ def paper_rows(
   table = found.table
   is_plain = table['variants'] == ''
   of_dp = table['variants'].isin(noise_variants or ('',))
+  is_study = table['noise_cohort'] == experiments.PAPERS_CLIENTS_PER_ROUND
+  of_dp = of_dp | is_study if noise_variants else of_dp & ~is_study
   table = table[
     of_dp.where(table['is_private'], is_plain)
     & table['is_complete']

@@ -13,9 +13,9 @@ _PRIVATE = dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY)
 
 
 def _reason(folder):
-  found, left_out = runs.read_folders([folder])
-  assert not found
-  ((_, reason),) = left_out
+  found = stats.read_folders([folder])
+  assert not found.runs
+  ((_, reason),) = found.left_out
   return reason
 
 
@@ -78,14 +78,14 @@ def test_folders_are_read_once_under_names_of_their_own(tmp_path):
   second = run_folders.write_run(tmp_path / 'b' / 'run')
   other = run_folders.write_run(tmp_path / 'c' / 'a' / 'run')
   absent = tmp_path / 'absent'
-  found, left_out = runs.read_folders([absent, first, second, first])
-  assert [*found] == ['a/run', 'b/run']
-  assert left_out == [
+  found = stats.read_folders([absent, first, second, first])
+  assert [*found.runs] == ['a/run', 'b/run']
+  assert found.left_out == (
     (str(absent), 'no such folder'),
     (str(first), 'given twice, read once'),
-  ]
-  found, _ = runs.read_folders([first, other])
-  assert [*found] == [str(first), str(other)]
+  )
+  found = stats.read_folders([first, other])
+  assert [*found.runs] == [str(first), str(other)]
 
 
 def test_a_cut_off_line_is_not_trusted_and_is_named(tmp_path):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from analysis import runs, stats
+from analysis import stats
 from tests.analysis import run_folders
 
 _MNIST = ('table3_mlp_mnist_noniid', 'paper')
@@ -43,22 +43,12 @@ def test_difference_of_two_rows_has_welchs_interval():
   assert stats.Difference(1.0, 1.0).sign == 0
 
 
-def test_a_margin_that_ends_at_zero_has_a_decimal_more():
-  assert stats.with_margin(0.433, 0.430) == '0.433 ± 0.430'
-  assert stats.with_margin(0.5, 0.25) == '0.50 ± 0.25'
-
-
 @pytest.mark.parametrize('epsilon', [1.0001, 15.7035])
 def test_costs_are_rounded_up_and_lower_bounds_down(epsilon):
   assert float(stats.at_least(epsilon)) < epsilon
   assert float(stats.at_most(epsilon)) > epsilon
   assert stats.at_most(math.inf) == 'inf'
   assert stats.at_most(math.nan) == stats.at_least(None) == '–'
-
-
-def test_no_number_is_a_negative_zero():
-  assert stats.number(-0.001, '.2f') == '0.00'
-  assert stats.number(math.nan, '.2f') == '–'
 
 
 def test_every_column_of_published_runs_is_one_that_is_described():
@@ -289,8 +279,3 @@ def test_a_name_that_is_not_known_changes_all_algorithms(
   run = run_folders.read(tmp_path).table.loc[path.parent.name]
   assert run['drop'] == pytest.approx(drop, nan_ok=True)
   assert run['no_drop'] == reason
-
-
-def test_nothing_is_known_of_no_run():
-  assert stats.collect({}).table.empty
-  assert runs.read_folders([]) == ({}, [])
