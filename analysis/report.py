@@ -315,7 +315,7 @@ def _result_sentence(found: pd.DataFrame) -> str:
     )
   parts = []
   for line in known.to_dict('records'):
-    verb = f' has a {metric.title} of ' if not parts else ' '
+    verb = f' has a {metric.title} of ' if not parts else ': '
     text = f'{line["label"]}{verb}{_estimate(line["score"], decimals)}{unit}'
     drop = line['drop']
     if drop is not None:

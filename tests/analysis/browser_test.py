@@ -43,6 +43,7 @@ def page_path(tmp_path_factory):
       seed=seed,
       accuracies=(0.1, 0.5, 0.9 - 0.01 * seed),
       privacy=privacy,
+      target_epsilon=privacy and privacy['epsilon'],
       updates=_UPDATES,
       task='mnist',
       examples_per_client=125,

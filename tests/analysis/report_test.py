@@ -163,8 +163,8 @@ def test_the_answer_comes_first_and_is_over_seeds(write):
   head, _, *rows = [line for line in text.splitlines() if line.startswith('|')]
   # Student's t of two degrees is 4.303, and the mean's error 1 / sqrt(3).
   assert sentence == (
-    '**FedAvg, Q = 1 has a test accuracy of 90.00 %; FedAvg, Q = 32 89.00 ± '
-    '2.48 %; CE-FedAvg, Q = 32 79.00 ± 2.48 %, 10.00 ± 0.00 points below '
+    '**FedAvg, Q = 1 has a test accuracy of 90.00 %; FedAvg, Q = 32: 89.00 ± '
+    '2.48 %; CE-FedAvg, Q = 32: 79.00 ± 2.48 %, 10.00 ± 0.00 points below '
     'FedAvg.**'
   )
   assert head == (
@@ -208,7 +208,7 @@ def test_a_metric_of_which_less_is_better(write, tmp_path):
   text = report.write_report(found, tmp_path / 'out').read_text()
   assert '| Test mean absolute error | worse than FedAvg by |' in text
   assert '| CE-FedAvg | 3.000 | 0.500 |' in text
-  assert 'CE-FedAvg 3.000, 0.500 worse than FedAvg' in text
+  assert 'CE-FedAvg: 3.000, 0.500 worse than FedAvg' in text
   assert 'test_mean_absolute_error_by_round_mlp' in text
   assert 'ccuracy' not in text
   assert '%' not in text
