@@ -208,13 +208,19 @@ def read_published(
     line['name']: Run(
       config=line['config'],
       privacy=line.get('privacy', {}),
-      audits=pd.DataFrame(line.get('audits', []), columns=AUDIT_COLUMNS),
+      # Older ones have a column more.
+      audits=pd.DataFrame(line.get('audits') or [], columns=_columns(line)),
       rounds=by_run[line['name']],
       updates=_mark_means(updates_of.get(line['name'], no_updates)),
       rest={key: value for key, value in line.items() if key not in keys},
     )
     for line in lines
   }, searches
+
+
+def _columns(line: Mapping[str, Any]) -> list[str]:
+  """The columns of the audits of a published run."""
+  return [*(line['audits'][0] if line.get('audits') else AUDIT_COLUMNS)]
 
 
 def read_folder(directory: pathlib.Path) -> Run:
