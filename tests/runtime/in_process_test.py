@@ -15,6 +15,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import processes
+from tests.learning import linear_models
 from tff_clipping import aggregators, runtime
 from tff_clipping.runtime import map_reduce, tensorflow_computation
 
@@ -268,9 +269,10 @@ def test_a_data_set_as_the_result():
 @pytest.mark.slow
 def test_threads_of_a_client_change_no_more_than_last_bits_and_end_no_later():
   process = tff.learning.algorithms.build_unweighted_fed_avg(
-    _linear_model_fn, tff.learning.optimizers.build_sgdm(0.1)
+    linear_models.model_fn, tff.learning.optimizers.build_sgdm(0.1)
   )
-  data = [_dataset(i) for i in range(5)]
+  examples = tf.data.Dataset.from_tensor_slices(linear_models.examples())
+  data = [examples.skip(i).batch(2) for i in range(5)]
   results = []
   for threads in (1, 2):
     runtime.set_default_context(num_threads=2, threads_per_client=threads)
@@ -324,70 +326,34 @@ def test_a_fork_computes_if_its_parent_has_not():
 @pytest.mark.slow
 def test_ctrl_c_ends_a_round_and_the_process(tmp_path):
   code = """
-    import sys
-    import signal
-    import numpy as np, tensorflow as tf, tensorflow_federated as tff
-    from tff_clipping import aggregators, runtime
+    import pathlib, signal, sys
+    from tests.runtime.ray import rounds
+    from tff_clipping import runtime
     runtime.set_default_context(num_threads=2)
     # A shell that runs the tests in the background has it ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    @tff.tensorflow.computation(np.int32)
-    def work(x):
-      # About 0.1 seconds.
-      matrix = tf.while_loop(
-        lambda i, m: i < 300,
-        lambda i, m: (i + 1, tf.linalg.matmul(m, m) / 200.0),
-        (0, tf.ones([200, 200])),
-      )[1]
-      with tf.control_dependencies([tf.io.write_file(sys.argv[1], '')]):
-        return x + 0 * tf.cast(matrix[0, 0], tf.int32)
-
-    @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
-    def comp(values):
-      return tff.federated_sum(tff.federated_map(work, values))
-
-    comp([1])
+    comp = rounds.build_slow_sum(pathlib.Path(sys.argv[1]), seconds=0.1)
+    comp([1.0])
     print('ready', flush=True)
     try:
-      comp([1] * 3000)
+      comp([2.0] * 3000)
     except KeyboardInterrupt:
       print('interrupted', flush=True)
   """
   process = subprocess.Popen(
-    [sys.executable, '-c', textwrap.dedent(code), tmp_path / 'worked'],
+    [sys.executable, '-c', textwrap.dedent(code), tmp_path],
     stdout=subprocess.PIPE,
     text=True,
   )
   with processes.ended_at_last(process):
     assert process.stdout.readline() == 'ready\n'
-    (tmp_path / 'worked').unlink()
     # In the midst of the round.
-    processes.wait_for((tmp_path / 'worked').exists, process)
+    processes.wait_for((tmp_path / '2.000000').exists, process)
     process.send_signal(signal.SIGINT)
     # All clients would take minutes.
     output, _ = process.communicate(timeout=120)
   assert output == 'interrupted\n'
   assert process.returncode == 0
-
-
-def _linear_model_fn():
-  inputs = tf.keras.Input((2,))
-  return tff.learning.models.from_keras_model(
-    tf.keras.Model(inputs, tf.keras.layers.Dense(1)(inputs)),
-    loss=tf.keras.losses.MeanSquaredError(),
-    input_spec=(tf.TensorSpec([None, 2]), tf.TensorSpec([None, 1])),
-  )
-
-
-def _dataset(seed):
-  rng = np.random.default_rng(seed)
-  return tf.data.Dataset.from_tensor_slices(
-    (
-      rng.normal(size=[4, 2]).astype(np.float32),
-      rng.normal(size=[4, 1]).astype(np.float32),
-    )
-  ).batch(2)
 
 
 _MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -3,7 +3,6 @@
 Results are compared to the last bit with those of the in-process runtime.
 """
 
-import collections
 import contextlib
 import os
 import pathlib
@@ -18,9 +17,9 @@ import tensorflow_federated as tff
 import tree
 
 from tests import processes
+from tests.learning import linear_models
 from tests.runtime.ray import rounds
 from tff_clipping import aggregators, learning, privacy, runtime
-from tff_clipping.programs.clients import client_store
 from tff_clipping.runtime import environment
 
 # One Ray at a time: several are slow to start.
@@ -41,39 +40,10 @@ def context():
   assert not processes.descendants(os.getpid()), 'Something is left.'
 
 
-@pytest.fixture(scope='module')
-def store(tmp_path_factory):
-  rng = np.random.default_rng(1)
-  examples = collections.OrderedDict(
-    x=rng.normal(size=(90, 5)).astype(np.float32),
-    y=rng.integers(0, 3, 90).astype(np.int32),
-  )
-  return client_store.write_client_store(
-    tmp_path_factory.mktemp('store'), 'test', examples, _PARTITION
-  )
-
-
-_PARTITION = np.split(np.arange(90), [1, 3, 13, 24, 40, 60, 70])
-
-
-def _model_fn():
-  inputs = tf.keras.Input((5,))
-  logits = tf.keras.layers.Dense(
-    3, kernel_initializer=tf.keras.initializers.GlorotUniform(2)
-  )(inputs)
-  return tff.learning.models.from_keras_model(
-    tf.keras.Model(inputs, logits),
-    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    input_spec=collections.OrderedDict(
-      x=tf.TensorSpec([None, 5]), y=tf.TensorSpec([None], tf.int32)
-    ),
-  )
-
-
 _DP = dict(
   clipping_norm=0.1,
   noise_multiplier=1.1,
-  clients_per_round=7,
+  clients_per_round=3,
   noise_key=(3, 4),
 )
 _AGGREGATORS = {
@@ -93,9 +63,12 @@ _AGGREGATORS = {
 
 
 @pytest.mark.parametrize('name', _AGGREGATORS)
-def test_training_has_the_bits_of_the_in_process_runtime(name, context, store):
+def test_training_has_the_bits_of_the_in_process_runtime(
+  name, context, tmp_path
+):
+  store = linear_models.write_store(tmp_path)
   process = learning.build_fed_avg(
-    _model_fn,
+    linear_models.model_fn,
     local_steps=4,
     batch_size=3,
     client_learning_rate=0.3,

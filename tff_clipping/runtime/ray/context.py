@@ -15,6 +15,7 @@ import logging
 import os
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -47,6 +48,10 @@ class RayContext(tff.framework.SyncContext):
       **workers: What `Workers` takes.
     """
     self._server = InProcessContext()
+    # Of what has been compiled, the reference to its serialized form.
+    self._sent: weakref.WeakKeyDictionary[MapReduceRound, ray.ObjectRef] = (
+      weakref.WeakKeyDictionary()
+    )
     self._is_closed = False
     threads = workers['threads_per_worker']
     num_workers = workers['num_workers'] or max(
@@ -117,12 +122,13 @@ class RayContext(tff.framework.SyncContext):
     stop: threading.Event,
   ):
     """Returns what `comp`, which is `compiled`, makes of its argument."""
-    computation = self._workers.send(comp, compiled)
+    if compiled not in self._sent:
+      self._sent[compiled] = ray.put(tff.framework.serialize_computation(comp))
     broadcast = ray.put(compiled.prepare(server))
 
     def submit(actor: Any, shard: range) -> ray.ObjectRef:
       return actor.run.remote(
-        [computation],
+        [self._sent[compiled]],
         broadcast,
         clients[shard.start : shard.stop],
         shard.start,

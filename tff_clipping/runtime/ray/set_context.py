@@ -50,10 +50,10 @@ def set_ray_context(
       which the last bits of a result depend; `None` is the number of workers.
     required_paths: Files or folders, such as client stores, that each node
       must have.
-    max_client_seconds: How long a client may work. A worker in which the
-      clients of a shard take longer, such as one that reads from a network
-      disk that is gone, is started again, and its shard runs in another
-      worker. `math.inf` is no limit.
+    max_client_seconds: How long a client may work, with what a worker needs to
+      compile the round. A worker whose shard takes longer, such as one that
+      reads from a network disk that is gone, is started again, and the shard
+      runs in another one. `math.inf` is no limit.
 
   Returns:
     The context. Close it, or use it in a `with` statement, when the last

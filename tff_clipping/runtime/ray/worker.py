@@ -26,25 +26,15 @@ class Worker:
 
   # Ray repeats the call until the worker has been started again.
   @ray.method(max_task_retries=-1)
-  def get_ready(
-    self,
-    versions: Mapping[str, str],
-    required_paths: Sequence[str],
-    computations: Sequence[ray.ObjectRef],
+  def greet(
+    self, versions: Mapping[str, str], required_paths: Sequence[str]
   ) -> tuple[str, str]:
-    """Compiles computations.
+    """Returns the node and the process, and why they cannot be used, if so.
 
     Args:
       versions: Those of the program that drives the workers.
       required_paths: What each node must have.
-      computations: References to serialized computations.
-
-    Returns:
-      The node and the process of the worker, and why the worker cannot be used;
-      empty if it can.
     """
-    for computation in computations:
-      self._compiled(computation)
     node_id = ray.get_runtime_context().get_node_id()
     names = {node['NodeID']: node['NodeName'] for node in ray.nodes()}
     return (

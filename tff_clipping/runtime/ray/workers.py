@@ -10,16 +10,14 @@ import logging
 import math
 import threading
 import time
-import weakref
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import ray
-import tensorflow_federated as tff
 
 from tff_clipping.runtime import environment
 from tff_clipping.runtime.in_process import ClientError
-from tff_clipping.runtime.map_reduce import Accumulator, MapReduceRound
+from tff_clipping.runtime.map_reduce import Accumulator
 from tff_clipping.runtime.ray.set_context import ClusterError
 from tff_clipping.runtime.ray.worker import Worker
 
@@ -57,10 +55,6 @@ class Workers:
     self._needs = dict(CPU=threads_per_worker, GPU=num_gpus)
     self._required_paths = tuple(required_paths)
     self._max_client_seconds = max_client_seconds
-    # Of what has been compiled, the reference to its serialized form.
-    self._sent: weakref.WeakKeyDictionary[MapReduceRound, ray.ObjectRef] = (
-      weakref.WeakKeyDictionary()
-    )
     # Ray's handles of the workers: they stay when a worker is started again.
     self._idle: list[Any] = []
     self._starting: dict[ray.ObjectRef, Any] = {}
@@ -84,7 +78,8 @@ class Workers:
     )(Worker)
     self._actors = [build.remote(threads_per_worker) for _ in range(self.size)]
     try:
-      self._prepare(self._actors)
+      for actor in self._actors:
+        self._greet(actor)
       started, late = ray.wait(
         list(self._starting), num_returns=self.size, timeout=_START_SECONDS
       )
@@ -104,21 +99,6 @@ class Workers:
     """Ends all workers."""
     for actor in self._actors:
       ray.kill(actor)
-
-  def send(
-    self, comp: tff.framework.ConcreteComputation, compiled: MapReduceRound
-  ) -> ray.ObjectRef:
-    """Returns the reference to a computation that every worker compiles.
-
-    Args:
-      comp: The computation.
-      compiled: The same, compiled: as long as it is there, `comp` is sent once.
-    """
-    if compiled not in self._sent:
-      self._sent[compiled] = ray.put(tff.framework.serialize_computation(comp))
-      idle, self._idle = self._idle, []
-      self._prepare(idle)
-    return self._sent[compiled]
 
   def run(
     self,
@@ -194,7 +174,7 @@ class Workers:
         ) from e
       except ray.exceptions.RayError:
         self._report(f'Lost the worker on {self._names[actor]}: it has died.')
-        self._prepare([actor])
+        self._greet(actor)
         lost.append(shard)
         continue
       self._idle.append(actor)
@@ -218,17 +198,14 @@ class Workers:
       )
     return lost
 
-  def _prepare(self, actors: Sequence[Any]) -> None:
-    """Makes workers ready to run shards, without waiting for them."""
-    for actor in actors:
-      ref = actor.get_ready.remote(
-        environment.versions(), self._required_paths, [*self._sent.values()]
-      )
-      self._starting[ref] = actor
+  def _greet(self, actor: Any) -> None:
+    """Asks a worker whether it can be used, without waiting for the answer."""
+    ref = actor.greet.remote(environment.versions(), self._required_paths)
+    self._starting[ref] = actor
 
   def _restart(self, actor: Any) -> None:
     ray.kill(actor, no_restart=False)
-    self._prepare([actor])
+    self._greet(actor)
 
   def _take_in(self, ref: ray.ObjectRef) -> str:
     """Makes a worker that is ready idle, or returns why it cannot be used."""
