@@ -166,7 +166,7 @@ class InProcessContext(tff.framework.SyncContext):
       _LOG.warning(
         "A computation runs in TFF's own context, slowly and with the memory "
         'of all clients at once: %s',
-        e,
+        str(e).partition('\n')[0],
       )
       return _native_context
 
