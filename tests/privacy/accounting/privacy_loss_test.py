@@ -2,7 +2,6 @@
 
 import math
 
-import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting import pld
@@ -237,11 +236,3 @@ def test_curve_of_an_addition_is_that_of_a_removal_exchanged():
     1 - np.exp(epsilons) + np.exp(epsilons) * removal,
     atol=4 * np.spacing(np.exp(3)),
   )
-
-
-def test_event_of_fixed_cohorts_is_for_replace_one_only():
-  event = build_mechanism('fixed_size', 1920, 80, 5.0).dp_event
-  assert event == dp_accounting.SampledWithoutReplacementDpEvent(
-    1920, 80, dp_accounting.GaussianDpEvent(2.5)
-  )
-  assert not dp_accounting.rdp.RdpAccountant().supports(event)

@@ -122,7 +122,7 @@ def test_tells_what_runs_of_several_deltas_spent_at_a_given_one(
         ledger.charge(round_num, new_id())
   code, _, err = run_here(capsys, *paths)
   assert code == 2
-  assert 'give --target_delta, at which they are added up' in err
+  assert '--target_delta must be given where plans have several' in err
   code, out, _ = run_here(capsys, *paths, '--target_delta=1e-5')
   assert code == 0
   spent = rounding.format_up(PLAN.epsilon_after(20))

@@ -260,11 +260,6 @@ def test_rounds_are_those_of_the_strategy():
     )
 
 
-def test_large_delta_is_warned_of():
-  with pytest.warns(privacy.DeltaTooLargeWarning):
-    build_plan(target_delta=1e-2)
-
-
 @pytest.mark.parametrize(
   ('strategy', 'setting'),
   [

@@ -1,13 +1,11 @@
 """Tests of privacy.plans.functions, and of what a PrivacyPlan refuses."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
 
-from tests.privacy.paper import PAPER, POPULATION
-from tff_clipping.privacy.accounting import ranges
+from tests.privacy.paper import PAPER
 from tff_clipping.privacy.plans import functions
 
 EPSILON_SETTING = {**PAPER, 'num_rounds': 100, 'noise_multiplier': 1.5}
@@ -55,31 +53,3 @@ def test_numpy_numbers_are_numbers():
     noise_multiplier=np.float32(1.5),
     target_delta=np.float64(1e-5),
   ) == functions.compute_epsilon(**EPSILON_SETTING)
-
-
-@pytest.mark.parametrize(
-  'call',
-  [
-    lambda setting: functions.compute_epsilon(
-      num_rounds=10, noise_multiplier=1.5, **setting
-    ),
-    lambda setting: functions.calibrate_noise_multiplier(
-      num_rounds=10, target_epsilon=1.5, **setting
-    ),
-    lambda setting: functions.compute_max_rounds(
-      noise_multiplier=1.5, target_epsilon=1.5, **setting
-    ),
-  ],
-)
-def test_large_delta_is_warned_of_at_the_call(call):
-  with pytest.warns(
-    ranges.DeltaTooLargeWarning, match='data of one client'
-  ) as caught:
-    call({**POPULATION, 'target_delta': 1e-3})
-  assert caught[0].filename == __file__
-
-
-def test_good_delta_is_not_warned_of():
-  with warnings.catch_warnings():
-    warnings.simplefilter('error')
-    functions.compute_epsilon(**EPSILON_SETTING)

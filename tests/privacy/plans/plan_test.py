@@ -421,15 +421,6 @@ def test_each_accountant_is_named_by_what_computes_it():
   assert words.name_accountant('rdp').endswith(f'({ours}, {theirs})')
 
 
-def test_mechanism_never_pairs_a_sampler_with_another_relation():
-  assert sampled_gaussian.RELATIONS == {
-    'poisson': privacy.Relation.ADD_OR_REMOVE_ONE,
-    'fixed_size': privacy.Relation.REPLACE_ONE,
-    'none': privacy.Relation.ADD_OR_REMOVE_ONE,
-    'random_allocation': privacy.Relation.ADD_OR_REMOVE_ONE,
-  }
-
-
 def test_fewest_clients_of_a_published_example():
   # TensorFlow Federated, tutorial "Differential Privacy in TFF": 3383 clients,
   # 100 rounds and noise of 0.01 a client need 120 clients and noise 1.2.

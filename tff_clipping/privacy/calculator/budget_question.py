@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from tff_clipping import argument_checks
+from tff_clipping.privacy.accounting import ranges
 from tff_clipping.privacy.accounting import solve as solver
 from tff_clipping.privacy.correlated_noise import by_name, separated_sampling
 from tff_clipping.privacy.plans.base_plan import BasePlan
@@ -199,12 +200,14 @@ def _find_rounds(
   question: Question, given: dict[str, Any], most: int
 ) -> BasePlan:
   """Returns the plan with the most rounds, its strategy made for so many."""
-  target = given.pop('target_epsilon')
+  target = ranges.check_target_epsilon(given.pop('target_epsilon'))
   plan = solver.find(
     lambda num_rounds: CorrelatedNoisePlan.from_noise_multiplier(
       **given, **_build_strategy(question, num_rounds, most)
     ),
-    *(most, 1, target),
+    most,
+    1,
+    target,
     name='num_rounds',
     start=1,
   )

@@ -3,18 +3,11 @@
 import pathlib
 from collections.abc import Sequence
 
-from tff_clipping.privacy.accounting import slack
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.privacy.plans import together, words
 
 # Of these, nothing is charged less because cohorts are secret.
 _WITHOUT_SECRET_COHORTS = ('none', 'min_separation')
-
-# What to do where ledgers differ.
-_TO_DO = {
-  'relation': 'what they promise is not of one kind.',
-  'target_delta': 'give `target_delta`, at which they are added up.',
-}
 
 
 def compute_spending(
@@ -50,10 +43,6 @@ def compute_spending(
   if not ledgers:
     raise ValueError('`ledgers` must be at least one, found none.')
   _check_different(ledgers)
-  plans = [each.plan for each in ledgers]
-  _check_same('relation', [plan.relation.value for plan in plans], ledgers)
-  if target_delta is None:
-    _check_same('target_delta', [plan.target_delta for plan in plans], ledgers)
   return together.compose_together(
     [(each.plan, each.num_releases) for each in ledgers], target_delta
   )
@@ -167,18 +156,3 @@ def _check_different(
           'ones.'
         )
       seen[digest] = ledger
-
-
-def _check_same(
-  name: str,
-  values: Sequence[str | float],
-  ledgers: Sequence[ledger_contents.LedgerContents],
-) -> None:
-  """Raises if the ledgers differ in a value."""
-  for value, ledger in zip(values, ledgers, strict=True):
-    if not slack.agree(value, values[0]):
-      raise ValueError(
-        f'`{name}` must be the same in all ledgers to add them up, found '
-        f'{values[0]} in {ledgers[0].path} and {value} in {ledger.path}: '
-        + _TO_DO[name]
-      )

@@ -136,7 +136,10 @@ class BasePlan(abc.ABC):
     least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
     return _find(
       lambda noise: cls(**given, noise_multiplier=noise),
-      *(least, most, target_epsilon, 'noise_multiplier'),
+      least,
+      most,
+      target_epsilon,
+      'noise_multiplier',
       start=1.0,
       limit=least,
     )
@@ -191,7 +194,10 @@ class BasePlan(abc.ABC):
       lambda rounds: cls(
         **{**given, 'num_rounds': rounds}, noise_multiplier=noise_multiplier
       ),
-      *(most, 1, target_epsilon, 'num_rounds'),
+      most,
+      1,
+      target_epsilon,
+      'num_rounds',
       start=1,
       limit=ranges.MAX_ROUNDS,
     )
@@ -244,7 +250,10 @@ class BasePlan(abc.ABC):
       lambda cohort: cls(
         **given, clients_per_round=cohort, noise_multiplier=ratio * cohort
       ),
-      *(fewest, largest, target_epsilon, 'clients_per_round'),
+      fewest,
+      largest,
+      target_epsilon,
+      'clients_per_round',
     )
 
   @classmethod
@@ -284,8 +293,10 @@ class BasePlan(abc.ABC):
         **given, num_clients=clients, noise_multiplier=noise_multiplier
       ),
       # As many as fill the cohorts until a client comes again.
-      *(cohort * _check_separation(given), ranges.MAX_CLIENTS),
-      *(target_epsilon, 'num_clients'),
+      cohort * _check_separation(given),
+      ranges.MAX_CLIENTS,
+      target_epsilon,
+      'num_clients',
     )
 
   @abc.abstractmethod
@@ -430,7 +441,8 @@ class BasePlan(abc.ABC):
       lambda rounds: dataclasses.replace(
         self, num_rounds=rounds, target_epsilon=None
       ),
-      *(self.max_rounds, self.num_rounds),
+      self.max_rounds,
+      self.num_rounds,
       self.target_epsilon * (1 + slack.SLACK),
       name='num_rounds',
       start=self.num_rounds,

@@ -77,7 +77,7 @@ def compose_together(
     for plan in plans:
       if not slack.agree(plan.target_delta, target_delta):
         raise ValueError(
-          '`target_delta` must be given where plans have several, found '
+          '`target_delta` must be given where plans have several: found '
           f'{target_delta:g} and {plan.target_delta:g}.'
         )
   target_delta = ranges.check_target_delta(target_delta)
