@@ -4,6 +4,7 @@ Noise is the least that meets a target, and rounds are the most.
 """
 
 import math
+from typing import NamedTuple
 
 import dp_accounting
 import hypothesis
@@ -12,7 +13,7 @@ from dp_accounting import rdp
 from hypothesis import strategies as st
 
 from tests.privacy.paper import PAPER
-from tff_clipping.privacy.accounting import privacy_loss
+from tff_clipping.privacy.accounting import privacy_loss, solve
 from tff_clipping.privacy.plans import functions
 
 # Noise multipliers for N = 1920, P = 80, delta = 1e-5, found with
@@ -35,6 +36,46 @@ TABLE = {
 ROUNDS = [50, 100, 200, 500, 1000]
 
 TOLERANCES = {'rdp': 1e-5, 'pld': 2e-4}
+
+
+class _Cost(NamedTuple):
+  value: float
+  epsilon: float
+
+
+@pytest.mark.parametrize(
+  ('low', 'high', 'start', 'exponent'),
+  # As for a population, and as for rounds, whose epsilon grows with them.
+  [(3, 10**6, 3, -0.7), (10**6, 1, 1, 0.5)],
+)
+@pytest.mark.parametrize('target', [0.02, 0.31, 4.0, 900.0])
+def test_the_integer_nearest_to_the_low_end_is_found(
+  low, high, start, exponent, target
+):
+  epsilons = {n: n**exponent for n in range(min(low, high), max(low, high) + 1)}
+  within = [n for n, epsilon in epsilons.items() if epsilon <= target]
+  tried = []
+
+  def build(n):
+    tried.append(n)
+    return _Cost(n, epsilons[n])
+
+  if not within:
+    with pytest.raises(ValueError, match=f'out of reach: even with `n` {high}'):
+      solve.find(build, low, high, target, name='n', start=start)
+    return
+  found = solve.find(build, low, high, target, name='n', start=start)
+  assert found.value == (min if low < high else max)(within)
+  assert len(tried) == len({*tried}) < 25
+
+
+@pytest.mark.parametrize('target', [1e-5, 0.3, 1.0, 7.7])
+def test_the_least_number_of_6_digits_is_found(target):
+  found = solve.find(
+    lambda z: _Cost(z, 1.5 / z), 0.01, 1e6, target, name='z', start=1.0
+  )
+  assert float(f'{found.value:.6g}') == found.value
+  assert found.epsilon <= target < 1.5 / (found.value * (1 - 1e-5))
 
 
 def table_cases(slow):
