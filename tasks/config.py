@@ -74,10 +74,10 @@ class Config:
     'The data: a name of docs/data.md, FILE.npz, FILE.csv, FILE.py:function '
     'or module:function.'
   )
-  partition: str | None = _setting(
-    'The split over clients: iid, class_balanced, label_skew (the paper), '
-    'dirichlet, shards or natural, which is the default for data of your own.',
-    None,
+  partition: str = _setting(
+    'The split over clients: natural (by those of the data), iid, '
+    'class_balanced, label_skew (the paper), dirichlet or shards.',
+    'natural',
   )
   num_clients: int | None = _setting(
     'N; else as many as a natural partition has.', None, _at_least(1, 10**7)

@@ -219,15 +219,10 @@ def read_task(config: Config, objective: objective_lib.Objective) -> Task:
   Raises:
     ValueError: If there are no such data, or they cannot be split so.
   """
-  partition = config.partition
-  if partition is None:
-    if not registry.is_own(config.task):
-      raise ValueError(f'`partition` must be given for {config.task}.')
-    partition = 'natural'
   return registry.create_task(
     config.task,
     PartitionConfig(
-      partition,
+      config.partition,
       num_clients=config.num_clients,
       examples_per_client=config.examples_per_client,
       dirichlet_alpha=config.dirichlet_alpha,
