@@ -155,6 +155,9 @@ class Run:
   def settings(self) -> dict[str, Any]:
     """The flags of the run; empty for a program of one's own."""
     found = DEFAULTS | self.config['experiment']
+    # Data of one's own that say whose each example is are split by that.
+    if found['partition'] is None:
+      found['partition'] = 'natural'
     for key, partition in _PARTITION_KEYS.items():
       if found['partition'] != partition:
         found[key] = None

@@ -38,6 +38,11 @@ def test_reads_every_file_of_a_run(tmp_path):
   assert run.audits['num_canaries_in'].to_list() == [98]
 
 
+def test_data_that_were_not_split_have_their_own_clients(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run', partition=None)
+  assert runs.read_folder(folder).settings['partition'] == 'natural'
+
+
 @pytest.mark.parametrize(
   ('files', 'reason'),
   [
