@@ -128,27 +128,6 @@ def test_identity_is_gaussian_noise_bit_for_bit():
       np.testing.assert_array_equal(found[name], expected[name])
 
 
-def test_tensors_have_noise_of_their_own():
-  value_type = tff.to_type(
-    collections.OrderedDict(b=(np.float32, [5000]), a=(np.float64, [100, 50]))
-  )
-  process = aggregators.correlated_noise_factory(
-    _STRATEGIES['blt'], 1.0
-  ).create(value_type)
-  for noise in _run(process, 3)[0]:
-    assert noise['a'].dtype == np.float64
-    assert noise['a'].shape == (100, 50)
-    assert abs(np.corrcoef(noise['a'].ravel(), noise['b'])[0, 1]) < 0.1
-
-
-def test_a_round_that_is_run_again_releases_the_same_bits_of_a_seed(strategy):
-  process = _process(strategy, (1, 2))
-  _, state = _run(process, 2)
-  first, again = process.next(state, []), process.next(state, [])
-  np.testing.assert_array_equal(first.result, again.result)
-  tf.nest.map_structure(np.testing.assert_array_equal, first.state, again.state)
-
-
 def test_a_run_goes_on_from_a_state_that_was_kept(strategy):
   process = _process(strategy, (1, 2))
   states, results = [process.initialize()], []
@@ -178,33 +157,6 @@ def test_one_round_more_than_planned_is_refused(strategy):
     process.next(state, [])
 
 
-def test_noise_is_added_to_the_result_of_the_inner_factory():
-  factory = aggregators.correlated_noise_factory(
-    _STRATEGIES['banded'], 1e-4, aggregators.difference_clipping_factory(5.0)
-  )
-  process = factory.create(tff.TensorType(np.float32, [2]))
-  values = [np.array(v, np.float32) for v in ([1, 2], [6, 8])]
-  results, _ = _run(process, 4, values)
-  # The second is clipped to norm 5. The noise of a round has a variance below
-  # 1.6 of a draw's: eight standard deviations.
-  np.testing.assert_allclose(results, [[4, 6]] * 4, atol=12e-4)
-
-
-@pytest.mark.parametrize(
-  ('dtype', 'large'),
-  [(tf.bfloat16.as_numpy_dtype, 2**8), (np.float32, 2**24)],
-)
-def test_values_are_summed_and_noise_is_kept_in_64_bits(dtype, large):
-  process = aggregators.correlated_noise_factory(
-    _STRATEGIES['banded'], 1e-6
-  ).create(tff.TensorType(dtype, [1]))
-  values = [np.array([v], dtype) for v in (large, 1, 1)]
-  output = process.next(process.initialize(), values)
-  assert output.result.dtype == dtype
-  assert float(output.result[0]) == large + 2
-  assert output.state['privacy_noise']['slots'][0].dtype == np.float64
-
-
 def test_the_rounding_of_earlier_noises_is_paid_for(monkeypatch):
   def measure():
     process = aggregators.correlated_noise_factory(
@@ -217,21 +169,6 @@ def test_the_rounding_of_earlier_noises_is_paid_for(monkeypatch):
   half = 1 / (64 * math.sqrt(_SIZE))
   monkeypatch.setattr(stream, 'rounding_shift', lambda _: half)
   assert measure() == pytest.approx(2 * usual, rel=1e-3)
-
-
-def test_exact_measurements_inside_are_dropped():
-  process = aggregators.correlated_noise_factory(
-    _STRATEGIES['blt'],
-    0.1,
-    aggregators.difference_clipping_factory(
-      1.0, count_sum_factory=tff.aggregators.SumFactory()
-    ),
-  ).create(tff.TensorType(np.float32, [2]))
-  measurements = process.next.type_signature.result.measurements.member
-  assert tff.structure.name_list(measurements) == [
-    'noise_stddev',
-    'strategy_digest',
-  ]
 
 
 def test_the_digest_of_a_strategy_that_is_read_back_is_the_same(strategy):
@@ -278,20 +215,6 @@ def test_mean_clips_sums_noises_and_divides():
       clients_per_round=4,
       strategy=_STRATEGIES['banded'],
     )
-
-
-def test_mean_over_a_secure_sum():
-  factory = aggregators.correlated_dp_mean_factory(
-    clipping_norm=1.0,
-    noise_multiplier=1e-4,
-    clients_per_round=2,
-    strategy=_STRATEGIES['blt'],
-    sum_factory=aggregators.secure_sum_factory(1.0),
-  )
-  process = factory.create(tff.TensorType(np.float32, [2]))
-  values = [np.array(v, np.float32) for v in ([0.5, 0], [0, 0.5])]
-  results, _ = _run(process, 3, values)
-  np.testing.assert_allclose(results, [[0.25, 0.25]] * 3, atol=1e-3)
 
 
 def test_one_client_changes_the_mechanism_by_at_most_its_sensitivity(strategy):

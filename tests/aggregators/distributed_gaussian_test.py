@@ -110,23 +110,6 @@ def test_rounds_and_clients_have_noise_of_their_own():
   assert np.max(np.abs(np.corrcoef(draws) - np.eye(3))) < 0.1
 
 
-def test_nothing_exact_is_reported_and_outer_clips_count_nothing():
-  process = aggregators.difference_clipping_factory(2.0, _factory()).create(
-    _VECTOR
-  )
-  measurements = process.next.type_signature.result.measurements.member
-  assert tff.structure.name_list(measurements) == ['clipping', 'clipping_norm']
-  assert tff.structure.name_list(measurements['clipping']) == [
-    'mechanism',
-    'clipping_norm',
-    'noise_stddev',
-    'share_noise_stddev',
-    'min_clients_per_round',
-    'max_clients_per_round',
-    'bits_per_client',
-  ]
-
-
 @pytest.mark.parametrize(
   'num_clients', [pytest.param(4, marks=pytest.mark.slow), 6, 9]
 )

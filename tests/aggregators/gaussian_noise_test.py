@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests import noise_strategies
 from tests.aggregators.one_round import KS_LIMIT, ks_statistic
 from tff_clipping import aggregators
 from tff_clipping.aggregators.noise import gaussian, keys
@@ -97,6 +98,9 @@ def test_tensors_have_noise_of_their_own(noise_key):
     aggregators.gaussian_noise_factory,
     lambda stddev: aggregators.local_gaussian_noise_factory(
       stddev, clients_per_round=3
+    ),
+    lambda stddev: aggregators.correlated_noise_factory(
+      noise_strategies.blt(2), stddev
     ),
   ],
 )
@@ -214,3 +218,21 @@ def test_a_mean_pays_for_a_secure_sum_that_clamps(bound, factor):
   (expected,) = gaussian.draw_gaussian([[16]], stddev, key)
   found = process.next(process.initialize(), []).result
   np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize('bad', [np.nan, np.inf])
+@pytest.mark.parametrize('is_outside', [True, False])
+def test_an_update_that_a_foreign_clip_lets_pass_is_zero(is_outside, bad):
+  # TFF's clip makes NaN of both.
+  if is_outside:
+    factory = tff.aggregators.clipping_factory(
+      5.0, aggregators.gaussian_noise_factory(1e-4)
+    )
+  else:
+    factory = aggregators.gaussian_noise_factory(
+      1e-4, tff.aggregators.clipping_factory(5.0, tff.aggregators.SumFactory())
+    )
+  process = factory.create(tff.TensorType(np.float32, [2]))
+  values = [np.array(v, np.float32) for v in ([bad, 1], [3, 1])]
+  result = process.next(process.initialize(), values).result
+  np.testing.assert_allclose(result, [3, 1], atol=6e-4)

@@ -91,14 +91,6 @@ def test_rounds_and_tensors_have_noise_of_their_own():
   assert np.max(np.abs(np.corrcoef(draws) - np.eye(4))) < 0.07
 
 
-def test_values_are_summed_with_the_noise():
-  process = _factory(1e-5, 2).create(tff.TensorType(np.float32, [2]))
-  values = [np.array(v, np.float32) for v in ([1, 2], [3, 6])]
-  output = process.next(process.initialize(), values)
-  # Ten standard deviations.
-  np.testing.assert_allclose(output.result, [4, 8], atol=1e-4)
-
-
 def test_secure_sum_of_noised_values_is_in_bounds():
   inner = aggregators.secure_sum_factory(1.0, local_noise_stddev=0.5)
   factory = aggregators.difference_clipping_factory(

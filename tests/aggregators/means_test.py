@@ -1,6 +1,5 @@
 """Tests of the means: realized, clipped, private, and the fixed mean."""
 
-import collections
 import functools
 import math
 
@@ -88,23 +87,6 @@ def test_dp_mean_adds_what_its_noise_multiplier_charges(num_clients):
   assert abs(np.mean(output.result)) < 6 * expected / math.sqrt(size)
   noise_stddev = output.measurements['noise_stddev']
   assert noise_stddev == np.float32(multiplier * clip)
-
-
-def test_dp_mean_reports_nothing_exact():
-  process = aggregators.dp_mean_factory(
-    clipping_norm=1.0,
-    noise_multiplier=1.0,
-    clients_per_round=2,
-    sum_factory=aggregators.difference_clipping_factory(
-      2.0, count_sum_factory=tff.aggregators.SumFactory()
-    ),
-  ).create(_VECTOR)
-  measurements = process.next.type_signature.result.measurements.member
-  assert measurements.is_equivalent_to(
-    tff.to_type(
-      collections.OrderedDict(clipping_norm=np.float32, noise_stddev=np.float32)
-    )
-  )
 
 
 def test_dp_mean_uses_its_sum_factory():

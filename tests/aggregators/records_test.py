@@ -1,5 +1,6 @@
 """Tests of the records of private means, and of who passes them on."""
 
+import functools
 import math
 
 import numpy as np
@@ -21,7 +22,8 @@ _QUIET = dict(noise_multiplier=1e-5, clients_per_round=2)
 
 
 def _dp_mean(**arguments):
-  return aggregators.dp_mean_factory(clipping_norm=0.5, **_NOISE, **arguments)
+  defaults = dict(clipping_norm=0.5) | _NOISE
+  return aggregators.dp_mean_factory(**defaults | arguments)
 
 
 def _measure(factory, value_type=_VECTOR):
@@ -41,64 +43,62 @@ def _expected(**fields):
 
 
 _TWO_TENSORS = tff.to_type([(np.float32, [20_000]), (np.float32, [20_000])])
+_USUAL = ('clipping_norm', 'noise_stddev')
+# The private means, and what the record of each has beside c, z and P.
 _MEANS = {
-  'gaussian': (
-    _dp_mean(),
-    _expected(public=('clipping_norm', 'noise_stddev')),
-  ),
+  'gaussian': (_dp_mean, dict(public=_USUAL)),
   'secure': (
-    _dp_mean(sum_factory=aggregators.secure_sum_factory(0.5)),
-    _expected(public=('clipping_norm', 'noise_stddev')),
+    functools.partial(
+      _dp_mean, sum_factory=aggregators.secure_sum_factory(0.5)
+    ),
+    dict(public=_USUAL),
   ),
   'per_layer': (
-    aggregators.dp_mean_factory(clipping_norm=[0.3, 0.4], **_NOISE),
-    _expected(
+    functools.partial(_dp_mean, clipping_norm=[0.3, 0.4]),
+    dict(
       clipping_norm=aggregators.combined_clipping_norm([0.3, 0.4]),
       public=('clipping_norms', 'noise_stddev'),
     ),
   ),
   'adaptive': (
-    aggregators.adaptive_dp_mean_factory(
-      initial_clipping_norm=0.5, below_count_stddev=3.0, **_NOISE
+    functools.partial(
+      aggregators.adaptive_dp_mean_factory,
+      initial_clipping_norm=0.5,
+      below_count_stddev=3.0,
     ),
-    _expected(
-      clipping_norm=ADAPTS,
-      public=('clipping_norm', 'noise_stddev', 'bits_noise_stddev'),
-    ),
+    dict(clipping_norm=ADAPTS, public=(*_USUAL, 'bits_noise_stddev')),
   ),
   'correlated': (
-    aggregators.correlated_dp_mean_factory(
-      clipping_norm=0.5, strategy=_STRATEGY, **_NOISE
+    functools.partial(
+      aggregators.correlated_dp_mean_factory,
+      clipping_norm=0.5,
+      strategy=_STRATEGY,
     ),
-    _expected(
+    dict(
       kind='correlated',
       strategy=strategy_digest(_STRATEGY.recurrence),
-      public=('clipping_norm', 'noise_stddev'),
+      public=_USUAL,
     ),
   ),
   'shares': (
-    aggregators.local_gaussian_mean_factory(clipping_norm=0.5, **_NOISE),
-    _expected(
-      kind='shares',
-      min_clients=2,
-      max_clients=2,
-      public=('clipping_norm', 'noise_stddev'),
+    functools.partial(
+      aggregators.local_gaussian_mean_factory, clipping_norm=0.5
     ),
+    dict(kind='shares', min_clients=2, max_clients=2, public=_USUAL),
   ),
   'distributed': (
-    aggregators.distributed_gaussian_mean_factory(
+    functools.partial(
+      aggregators.distributed_gaussian_mean_factory,
       clipping_norm=0.5,
       min_clients_per_round=1,
       max_clients_per_round=3,
-      **_NOISE,
     ),
-    _expected(
+    dict(
       kind='distributed',
       min_clients=1,
       max_clients=3,
       public=(
-        'clipping_norm',
-        'noise_stddev',
+        *_USUAL,
         'share_noise_stddev',
         'min_clients_per_round',
         'max_clients_per_round',
@@ -111,9 +111,10 @@ _MEANS = {
 
 @pytest.mark.parametrize('name', _MEANS)
 def test_each_private_mean_measures_what_it_does(name):
-  factory, expected = _MEANS[name]
+  build, fields = _MEANS[name]
+  expected = _expected(**fields)
   value_type = _TWO_TENSORS if name == 'per_layer' else _VECTOR
-  measured = _measure(factory, value_type)
+  measured = _measure(build(**_NOISE), value_type)
   assert Mechanism.from_json(measured[MECHANISM]) == expected
   # Everything else that is measured is public.
   assert set(measured) == {MECHANISM, *expected.public}
@@ -136,7 +137,7 @@ def _released_multiplier(record, measured):
 
 @pytest.mark.parametrize('name', _MEANS)
 def test_the_noise_that_is_added_is_that_of_the_record(name):
-  process = _MEANS[name][0].create(_TWO_TENSORS)
+  process = _MEANS[name][0](**_NOISE).create(_TWO_TENSORS)
   zeros = [[np.zeros(20_000, np.float32)] * 2] * 2
   output = process.next(process.initialize(), zeros)
   record = Mechanism.from_json(output.measurements[MECHANISM])
@@ -155,30 +156,8 @@ def test_the_noise_that_is_added_is_that_of_the_record(name):
 
 @pytest.mark.parametrize('name', _MEANS)
 def test_the_clip_is_that_of_the_record(name):
-  # Noise of the same seed cancels; of the others there is next to none.
-  factory = {
-    'gaussian': aggregators.dp_mean_factory(clipping_norm=0.5, **_QUIET),
-    'secure': aggregators.dp_mean_factory(
-      clipping_norm=0.5,
-      sum_factory=aggregators.secure_sum_factory(0.5),
-      **_QUIET,
-    ),
-    'per_layer': aggregators.dp_mean_factory(
-      clipping_norm=[0.3, 0.4], **_QUIET
-    ),
-    'adaptive': aggregators.adaptive_dp_mean_factory(
-      initial_clipping_norm=0.5, **_QUIET
-    ),
-    'correlated': aggregators.correlated_dp_mean_factory(
-      clipping_norm=0.5, strategy=_STRATEGY, **_QUIET
-    ),
-    'shares': aggregators.local_gaussian_mean_factory(
-      clipping_norm=0.5, **_QUIET
-    ),
-    'distributed': aggregators.distributed_gaussian_mean_factory(
-      clipping_norm=0.5, **_QUIET
-    ),
-  }[name]
+  # There is next to no noise.
+  factory = _MEANS[name][0](**_QUIET)
   process = factory.create(tff.to_type([(np.float32, [4]), (np.float32, [4])]))
   record = Mechanism.from_json(
     process.next(process.initialize(), _clients(0.0)).measurements[MECHANISM]
@@ -231,24 +210,24 @@ class _OwnSum(tff.aggregators.SumFactory):
 
 @pytest.mark.parametrize('sum_factory', [_times_ten(), _OwnSum()])
 @pytest.mark.parametrize(
-  'make',
-  [
-    _dp_mean,
-    lambda **given: aggregators.adaptive_dp_mean_factory(
-      initial_clipping_norm=0.5, below_count_stddev=3.0, **_NOISE, **given
-    ),
-    lambda **given: aggregators.correlated_dp_mean_factory(
-      clipping_norm=0.5, strategy=_STRATEGY, **_NOISE, **given
-    ),
-    lambda **given: aggregators.local_gaussian_mean_factory(
-      clipping_norm=0.5, **_NOISE, **given
-    ),
-  ],
+  'name', ['gaussian', 'adaptive', 'correlated', 'shares']
 )
-def test_a_sum_of_ones_own_takes_the_record(make, sum_factory):
+def test_a_sum_of_ones_own_takes_the_record(name, sum_factory):
   assert MECHANISM not in str(
-    make(sum_factory=sum_factory).create(_VECTOR).next.type_signature
+    _MEANS[name][0](sum_factory=sum_factory, **_NOISE)
+    .create(_VECTOR)
+    .next.type_signature
   )
+
+
+@pytest.mark.parametrize(('z', 'is_exact'), [(2.0**-21, True), (2e-7, False)])
+def test_a_sum_that_may_round_has_no_record(z, is_exact):
+  # Two clients of the length c are 2^22 standard deviations, or more.
+  factory = aggregators.dp_mean_factory(
+    clipping_norm=0.5, noise_multiplier=z, clients_per_round=2
+  )
+  found = str(factory.create(_VECTOR).next.type_signature)
+  assert (MECHANISM in found) == is_exact
 
 
 def _canaries():

@@ -23,7 +23,7 @@ from tff_clipping.aggregators import (
   server_noise,
 )
 from tff_clipping.aggregators.factories import SumFactory
-from tff_clipping.aggregators.noise import keys
+from tff_clipping.aggregators.noise import gaussian, keys
 from tff_clipping.mechanism import MECHANISM, Mechanism
 
 
@@ -50,7 +50,8 @@ def dp_mean_factory(
 
   Measurements:
     mechanism: A `Mechanism` of the kind 'gaussian' as JSON; absent if
-      `sum_factory` is one of your own, of which nobody knows what it does.
+      `sum_factory` is one of your own, of which nobody knows what it does, or
+      if P is above 2^22 z: sums may round then, and a client move them by more.
     clipping_norm: c, `float32`; `clipping_norms` where each tensor has one.
     noise_stddev: z c, on the sum, `float32`.
 
@@ -239,13 +240,21 @@ def check_clients_per_round(clients_per_round: Any) -> float:
 def record_of(
   mechanism: Mechanism, sum_factory: SumFactory
 ) -> Mapping[str, str]:
-  """Returns the measurement of a record, by its name.
+  """Returns the measurement of a record, by its name, if the record holds.
 
-  There is none of a sum of somebody's own, of which nobody knows what it does.
+  There is none of a sum of somebody's own, of which nobody knows what it does,
+  and none where so much is summed that `float64` may round.
   """
   if not secure_sum.is_plain_sum(sum_factory):
     return {}
-  return {MECHANISM: mechanism.to_json()}
+  p, z = mechanism.clients_per_round, mechanism.noise_multiplier
+  # How large sums of clipped values are at most, in steps of their grid: of
+  # twice P clients, or of P with their shares of the noise.
+  if mechanism.kind == 'shares':
+    largest = 2.0**26 * p * (math.sqrt(p) / z + gaussian.LARGEST_DRAW)
+  else:
+    largest = 2.0**31 * p / z
+  return {MECHANISM: mechanism.to_json()} if largest <= 2.0**53 else {}
 
 
 def _build_factory(
