@@ -18,7 +18,8 @@ class Clip(NamedTuple):
   Attributes:
     norm: c, of all tensors together; infinite without a clip.
     build: Returns the clip of values of a type, a function in a graph.
-    measured: The constants that are measured of the norm.
+    measured: What is measured of the norm, by its name: a constant, or the
+      process that estimates it.
   """
 
   norm: float
@@ -94,22 +95,15 @@ def difference_clipping_factory(
   Source: Alg. CE-FedAvg, line "Clip", and Eq. (clip).
   """
   if isinstance(clipping_norm, tff.templates.EstimationProcess):
-    return _clipping_factory(
+    clip = Clip(
+      math.inf,
       lambda _: l2_clip.clip_by_l2_norm,
-      'clipping_norm',
-      clipping_norm,
-      'clipped_count',
-      inner_agg_factory,
-      count_sum_factory,
+      {'clipping_norm': clipping_norm},
     )
-  clip = _whole_clip(clipping_norm)
+  else:
+    clip = _whole_clip(clipping_norm)
   return _clipping_factory(
-    clip.build,
-    'clipping_norm',
-    clip.measured['clipping_norm'],
-    'clipped_count',
-    inner_agg_factory,
-    count_sum_factory,
+    clip, 'clipped_count', inner_agg_factory, count_sum_factory
   )
 
 
@@ -161,11 +155,8 @@ def per_layer_clipping_factory(
   Source: McMahan et al. 2018, "Learning differentially private recurrent
     language models", Sec. 2. The paper clips the update as a whole.
   """
-  clip = _layers_clip(clipping_norms)
   return _clipping_factory(
-    clip.build,
-    'clipping_norms',
-    clip.measured['clipping_norms'],
+    _layers_clip(clipping_norms),
     'clipped_counts',
     inner_agg_factory,
     count_sum_factory,
@@ -284,20 +275,16 @@ def _positions(value, value_type):
   )
 
 
-def _clipping_factory(
-  build_clip_of, norm_name, norm, count_name, inner_factory, count_factory
-):
+def _clipping_factory(clip, count_name, inner_factory, count_factory):
   """Returns a factory that clips, then aggregates, and counts if it is asked.
 
   Args:
-    build_clip_of: Returns the clip of values of a type, which takes the norm as
-      well if it is estimated.
-    norm_name: What the measurement of the norm is called.
-    norm: The constant that is measured, or the process that estimates it.
+    clip: The clip, which takes the norm as well if it is estimated.
     count_name: What the count of clipped values is called.
     inner_factory: Aggregates the clipped values, weighted or not.
     count_factory: Sums the counts; `None` to measure none.
   """
+  ((norm_name, norm),) = clip.measured.items()
   if inner_factory is None:
     inner_factory = tff.aggregators.SumFactory()
   factories.check_factory('inner_agg_factory', inner_factory)
@@ -307,7 +294,7 @@ def _clipping_factory(
 
   def build(value_type, create_inner):
     inner = create_inner(value_type)
-    clip = build_clip_of(value_type)
+    clip_value = clip.build(value_type)
 
     def with_counts(clipped):
       counts = collections.OrderedDict(
@@ -320,13 +307,13 @@ def _clipping_factory(
 
     if is_estimated:
       clip_at_client = tff.tensorflow.computation(
-        lambda value, norm: with_counts(clip(value, norm)),
+        lambda value, norm: with_counts(clip_value(value, norm)),
         value_type,
         np.float32,
       )
     else:
       clip_at_client = tff.tensorflow.computation(
-        lambda value: with_counts(clip(value)), value_type
+        lambda value: with_counts(clip_value(value)), value_type
       )
     counts_type = clip_at_client.type_signature.result[2]
     counts = None
