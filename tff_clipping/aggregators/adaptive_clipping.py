@@ -15,6 +15,7 @@ from tff_clipping.aggregators import (
   pipeline,
   private_mean,
   secure_sum,
+  server_noise,
   values,
 )
 from tff_clipping.aggregators.factories import SumFactory
@@ -100,7 +101,7 @@ def adaptive_dp_mean_factory(
   bits_stddev = argument_checks.check_positive(
     'below_count_stddev', below_count_stddev
   )
-  noise_key = keys.check_noise_key(noise_key)
+  noise_key = server_noise.check_noise_key(noise_key)
   sum_factory = factories.check_sum_factory('sum_factory', sum_factory)
   values_multiplier = adaptive_noise.split_noise_multiplier(
     noise_multiplier=z, below_count_stddev=bits_stddev

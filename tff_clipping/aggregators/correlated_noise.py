@@ -103,7 +103,7 @@ def correlated_noise_factory(
   """
   recurrence = check_strategy(strategy)
   noise_stddev = server_noise.check_noise_stddev(noise_stddev)
-  noise_key = keys.check_noise_key(noise_key)
+  noise_key = server_noise.check_noise_key(noise_key)
   sum_factory = factories.check_sum_factory(
     'inner_agg_factory', inner_agg_factory
   )

@@ -202,7 +202,7 @@ def _measure(grid, dim, cohort):
     share_noise_stddev=np.float32(share),
     min_clients_per_round=np.int32(cohort.least),
     max_clients_per_round=np.int32(cohort.largest),
-    bits_per_client=np.int64(grid.bits * dim),
+    bits_per_client=np.int64((grid.modulus.bit_length() - 1) * dim),
   )
 
 

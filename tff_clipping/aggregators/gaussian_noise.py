@@ -60,7 +60,7 @@ def gaussian_noise_factory(
     ValueError: If `noise_stddev` is out of range.
   """
   noise_stddev = server_noise.check_noise_stddev(noise_stddev)
-  noise_key = keys.check_noise_key(noise_key)
+  noise_key = server_noise.check_noise_key(noise_key)
   sum_factory = factories.check_sum_factory(
     'inner_agg_factory', inner_agg_factory
   )

@@ -81,7 +81,7 @@ def dp_mean_factory(
     which has the same distribution. Departs from it in dividing by P in every
     round. McMahan et al. 2018, Sec. 2, for norms of tensors.
   """
-  noise_key = keys.check_noise_key(noise_key)
+  noise_key = server_noise.check_noise_key(noise_key)
 
   return _build_factory(
     clipping_norm,
@@ -136,7 +136,7 @@ def correlated_dp_mean_factory(
     ValueError: If a number is out of range.
   """
   recurrence = correlated_noise.check_strategy(strategy)
-  noise_key = keys.check_noise_key(noise_key)
+  noise_key = server_noise.check_noise_key(noise_key)
 
   return _build_factory(
     clipping_norm,

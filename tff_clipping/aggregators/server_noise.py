@@ -18,6 +18,28 @@ _SLOTS = 'slots'
 _MIN_STDDEV, _MAX_STDDEV = 1e-37, 1e37
 
 
+def check_noise_key(noise_key: Any) -> keys.NoiseKey:
+  """Returns `noise_key` if it is a pair of 64-bit integers or `None`.
+
+  Raises:
+    TypeError: If it is none of them.
+    ValueError: If one of the integers does not fit.
+  """
+  if noise_key is None:
+    return None
+  if not isinstance(noise_key, (tuple, list)) or len(noise_key) != 2:
+    raise TypeError(
+      f'`noise_key` must be a pair of integers or None, found {noise_key!r}.'
+    )
+  first, second = (
+    argument_checks.check_integer(
+      'noise_key', word, at_least=-(2**63), at_most=2**63 - 1
+    )
+    for word in noise_key
+  )
+  return first, second
+
+
 def check_noise_stddev(noise_stddev: Any) -> float:
   """Returns a standard deviation as a float, if `float32` holds such noise.
 
@@ -75,7 +97,10 @@ def build_steps(
     state = keys.initial_state(noise_key)
     if recurrence is not None:
       state[keys.ROUND] = tf.constant(0, tf.int64)
-      state[_SLOTS] = stream.initial_slots(recurrence, specs)
+      state[_SLOTS] = [
+        tf.zeros([recurrence.read_weights.shape[1], *spec.shape], tf.float64)
+        for spec in specs
+      ]
     return collections.OrderedDict(privacy_noise=state)
 
   def send(value):

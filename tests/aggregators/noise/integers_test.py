@@ -181,7 +181,6 @@ def test_bits_have_the_scale_that_tff_tunes():
   # place of Delta, which is larger: 624.19² + 1024/4 + 624.19 + 16.
   grid = _grid_with_bits(14)
   assert grid.modulus == 2**14
-  assert grid.bits == 14
   assert grid.scale == pytest.approx(624.19, rel=1e-3)
   assert grid.sensitivity == pytest.approx(
     math.sqrt(grid.scale**2 + 256 + grid.scale + 16)
@@ -203,7 +202,7 @@ def test_four_standard_deviations_fit_into_the_bits(bits):
 def test_more_bits_than_are_needed_change_no_grid():
   plain, roomy = _grid_with_bits(None), _grid_with_bits(40)
   assert (roomy.scale, roomy.share_stddev) == (plain.scale, plain.share_stddev)
-  assert plain.bits < 40 == roomy.bits
+  assert plain.modulus < 2**40 == roomy.modulus
 
 
 def test_too_few_bits_raise():

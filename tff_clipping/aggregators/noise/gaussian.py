@@ -56,12 +56,9 @@ def draw_gaussian(
   """Returns independent Gaussian noise on the grid of `stddev`.
 
   Args:
-    shapes: Of the tensors; fully defined.
+    shapes: Of the `float64` tensors to return; fully defined.
     stddev: The standard deviation: a number or a scalar tensor. It is public.
     key: An `int64` tensor of shape [2]. No two calls may share a key.
-
-  Returns:
-    `float64` tensors, multiples of `grid.grid_step(stddev)`.
 
   Raises:
     ValueError: If a dimension is not known.
@@ -114,15 +111,8 @@ def _draw_block(
   twice as wide as m, and for a sum of two the factor is 1 + 2 exp(-2 pi^2 r^2),
   where 1 / r^2 is m^2 times the sum of 1 / variance of both.
 
-  Args:
-    size: How many.
-    stddev: The parameter, from 2^29 to 2^30 `step`.
-    step: Of the grid, a power of 2.
-    keys: An `int64` tensor of shape [2, 2].
-
-  Returns:
-    A `float64` tensor of shape [size]: multiples of `step`, which are exact,
-    since there are fewer than 2^35 of it in them.
+  The parameter `stddev` is from 2^29 to 2^30 `step`. The draws are exact, since
+  they are fewer than 2^35 steps.
 
   Source: the Poisson summation formula; Micciancio and Walter 2017, "Gaussian
     sampling over the integers", for sums of such parts.

@@ -1,7 +1,6 @@
 """The grid of releases, which is fixed before the data.
 
-See the package for what rests on it. A step is a power of 2, so that a quotient
-by it is exact.
+A step is a power of 2, so that a quotient by it is exact.
 """
 
 import math
@@ -9,10 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-# What the step of a grid is at most, in standard deviations.
+# What the step of a grid is at most, in standard deviations; and that of a sum
+# of shares, in standard deviations of one share.
 RELATIVE_STEP = 2.0**-29
-
-# What the step of a sum of shares is at most, in standard deviations of one.
 RELATIVE_STEP_OF_SHARES = 2.0**-16
 
 # The noise multiplier up to which rounding is paid for, if it is not known.
@@ -91,13 +89,8 @@ def noise_factor(
   With noise of s' the multiplier is s / v all the same if 1 / f + sqrt(d)
   `shift` s / v <= 1.
 
-  Args:
-    dim: d.
-    shift: By how much rounding moves each element, at most, in s'.
-    multiplier: What s / v is at most; a number below 32 is taken for 32.
-
-  Returns:
-    f, at least 1.
+  Returns f for d = `dim`, and s / v of at most `multiplier`, or 32 if that is
+  more.
 
   Raises:
     ValueError: If rounding takes more than half of the multiplier.

@@ -16,16 +16,14 @@ from tff_clipping.aggregators.noise import table
 
 # How much of the rounded vectors is thrown away and rounded again.
 _BETA = math.exp(-0.5)
-# Rounding succeeds with a probability of 1 - beta = 0.39 at least: 200 failures
-# in a row have a probability of 10^-43.
+# 200 failures in a row have a probability of 10^-43 at most.
 _MAX_TRIES = 200
 
 # The grid is this much finer than the norm of a vector whose elements are all
 # half a step: rounding then adds less than 1 % to the sensitivity.
 _STEPS_PER_ROOT_DIM = 4
 _MIN_SCALED_NORM = 1024.0
-# Sums of discrete Gaussians that are at least this wide are as private as one
-# discrete Gaussian: the difference is below e^-600.
+# Sums of discrete Gaussians that are at least this wide are as private as one.
 _MIN_STDDEV = 8.0
 # So wide that 12 of it fit into the columns of a table.
 _TABLE_STDDEV = 2730.0
@@ -55,11 +53,6 @@ class Grid:
   sensitivity: float
   share_stddev: float
   modulus: int
-
-  @property
-  def bits(self) -> int:
-    """The bits of an element of what is summed."""
-    return self.modulus.bit_length() - 1
 
 
 def choose_grid(

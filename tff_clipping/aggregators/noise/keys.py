@@ -5,17 +5,14 @@ draws may share one. A seed is for tests and simulations: noise is then a
 function of the seed, the round and the tensor, and whoever knows the seed can
 subtract the noise.
 
-The state of noise is a structure at the server. With a seed it has `key`
-(`int64[2]`, as secret as the noise) and `round_num` (`int64`). Fresh noise
-needs neither.
+With a seed, the state of noise has `key` (`int64[2]`, as secret as the noise)
+and `round_num` (`int64`). Fresh noise needs neither.
 """
 
 import collections
 from typing import Any
 
 import tensorflow as tf
-
-from tff_clipping import argument_checks
 
 # What factories take as `noise_key`.
 NoiseKey = tuple[int, int] | None
@@ -27,38 +24,13 @@ KEY, ROUND = 'key', 'round_num'
 _ENTROPY = '/proc/sys/kernel/random/uuid'
 
 
-def check_noise_key(noise_key: Any) -> NoiseKey:
-  """Returns `noise_key` if it is a pair of 64-bit integers or `None`.
-
-  Raises:
-    TypeError: If it is none of them.
-    ValueError: If one of the integers does not fit.
-  """
-  if noise_key is None:
-    return None
-  if not isinstance(noise_key, (tuple, list)) or len(noise_key) != 2:
-    raise TypeError(
-      f'`noise_key` must be a pair of integers or None, found {noise_key!r}.'
-    )
-  first, second = (
-    argument_checks.check_integer(
-      'noise_key', word, at_least=-(2**63), at_most=2**63 - 1
-    )
-    for word in noise_key
-  )
-  return first, second
-
-
 def fresh_key() -> tf.Tensor:
-  """Returns a key that is fresh each time that the graph around it runs.
+  """Returns a key of shape [2], fresh each time that the graph around it runs.
 
   It comes from the random numbers of the kernel of the machine that runs the
   graph, so that no secret is in the graph. TensorFlow's generator is seeded
-  with 32 bits, which can be searched.
-
-  Returns:
-    An `int64` tensor of shape [2]. Where there is no Linux kernel, the graph
-    fails when it runs.
+  with 32 bits, which can be searched. Where there is no Linux kernel, the graph
+  fails when it runs.
   """
   # A source of records is read anew in each run; `tf.io.read_file`, without
   # state, may become a constant of the graph.
@@ -96,10 +68,8 @@ def draw_words(
 def derive_key(key: tf.Tensor, first: Any, second: Any = 0) -> tf.Tensor:
   """Returns the key that belongs to two counters, all 128 bits of it new.
 
-  Without `key`, nothing tells the keys of two pairs of counters from
-  independent ones.
-
-  No pair of integers, `first` and `second`, may come twice for one `key`.
+  Without `key`, nothing tells the keys of two pairs from independent ones. No
+  pair of integers, `first` and `second`, may come twice for one `key`.
   """
   # A pair of counters has a place of its own in a range that `key` hides.
   counters = tf.stack([tf.cast(first, tf.int64), tf.cast(second, tf.int64)])

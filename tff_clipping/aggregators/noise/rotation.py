@@ -4,10 +4,8 @@ With signs s_i that are drawn at random, and a Hadamard matrix H, it is
 x -> H (s * x) / sqrt(d), which keeps norms. The signs are public, and no
 privacy rests on them.
 
-TFF's `HadamardTransformFactory` does the same with matrices of 2 by 2, and pads
-to a power of 2. Here a pass has a matrix of up to 64 by 64, which takes a
-quarter of the time, and sizes are 3 and 5 times a power of 2 as well, so that a
-vector is padded by a third at most.
+A pass over the vector has a matrix of up to 64 by 64. Sizes are powers of 2,
+and 3 and 5 times these, so that a vector is padded by a third at most.
 
 Source: Kairouz et al. 2021, "The distributed discrete Gaussian mechanism for
 federated learning with secure aggregation", Algorithm 1; Paley 1933, "On
@@ -38,12 +36,7 @@ def padded_size(size: int) -> int:
 
 
 def rotate(vector: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-  """Returns a vector after the rotation of a seed.
-
-  Args:
-    vector: A `float32` tensor of shape [d], where d is a `padded_size`.
-    seed: Of the signs, an `int64` tensor of shape [2].
-  """
+  """Returns a vector (`float32`, of a `padded_size`), rotated by a seed."""
   signed = vector * _draw_signs(vector.shape[0], seed)
   return _transform(signed, lambda matrix: matrix)
 

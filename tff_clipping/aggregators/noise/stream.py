@@ -6,7 +6,7 @@ from the noises that were added, and from nothing else.
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -59,14 +59,6 @@ class NoiseRecurrence(Protocol):
 def num_steps(recurrence: NoiseRecurrence) -> int:
   """Returns the step of what is released, in steps of the draws."""
   return _STEPS if recurrence.read_weights.shape[1] else 1
-
-
-def initial_slots(
-  recurrence: NoiseRecurrence, specs: Sequence[Any]
-) -> list[tf.Tensor]:
-  """Returns what is kept before the first round, for tensors of `specs`."""
-  num_slots = recurrence.read_weights.shape[1]
-  return [tf.zeros([num_slots, *spec.shape], tf.float64) for spec in specs]
 
 
 def next_noise(

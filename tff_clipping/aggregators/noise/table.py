@@ -149,7 +149,7 @@ def draw_combined(
 def _look_up(
   words: tf.Tensor, entries: tf.Tensor, is_below: Any = False
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns the integers of words, and where more bits decide, `is_below`."""
+  """Returns the integers of words, and where more bits decide."""
   mask = 2**_HIGH_BITS - 1
   own = tf.bitwise.right_shift(words, _HIGH_BITS)
   found = tf.gather(entries, _columns(words))
