@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests import noise_strategies
 from tff_clipping import aggregators
 from tff_clipping.mechanism import MECHANISM, Mechanism
 
@@ -74,31 +73,11 @@ def _moved(process):
     aggregators.distributed_gaussian_mean_factory(
       clipping_norm=0.1, noise_multiplier=1e-3, clients_per_round=2
     ),
-    aggregators.correlated_dp_mean_factory(
-      clipping_norm=0.1,
-      noise_multiplier=1e-3,
-      clients_per_round=2,
-      strategy=noise_strategies.blt(2),
-    ),
-    aggregators.clipped_mean_factory(clipping_norm=0.1),
-    aggregators.add_update_norm_measurements(_dp_mean(), clipping_norm=0.1),
-    aggregators.adaptive_dp_mean_factory(
-      initial_clipping_norm=0.1, noise_multiplier=1e-3, clients_per_round=2
-    ),
     aggregators.per_layer_clipping_factory(
       [0.08, 0.06], tff.aggregators.UnweightedMeanFactory()
     ),
   ],
-  ids=[
-    'dp_mean',
-    'local_noise',
-    'distributed',
-    'correlated',
-    'clipped_mean',
-    'norms',
-    'adaptive',
-    'per_layer',
-  ],
+  ids=['dp_mean', 'local_noise', 'distributed', 'per_layer'],
 )
 def test_unweighted_fed_avg_moves_at_most_the_norm(factory):
   process = tff.learning.algorithms.build_unweighted_fed_avg(
