@@ -98,3 +98,20 @@ def test_integers_have_the_moments_of_continuous_noise(stddev, shift, order):
   moment -= special.logsumexp(here)
   expected = order * (order - 1) * shift**2 / (2 * stddev**2)
   assert moment == pytest.approx(expected, rel=1e-9)
+
+
+def test_an_order_without_an_answer_is_no_bound(monkeypatch):
+  monkeypatch.setattr(
+    renyi,
+    '_compute_accountant_divergences',
+    lambda mechanism, orders: np.full(len(orders), np.nan),
+  )
+  # No other test may find what this one makes.
+  cohorts = sampled_gaussian.Cohorts(
+    sampling='fixed_size', num_clients=97, clients_per_round=13
+  )
+  mechanism = sampled_gaussian.SampledGaussian(cohorts, 3.217)
+  found = renyi._bound_divergences(mechanism, (2.0, 3.0))
+  # What is left is the bound without sampling.
+  unsampled = np.array([2.0, 3.0]) / (2 * mechanism.noise_over_sensitivity**2)
+  np.testing.assert_array_equal(found, unsampled)
