@@ -347,6 +347,20 @@ def test_correlated_noise_is_never_drawn_anew(path):
     assert ledger.charge(3, new_id()) == CORRELATED.epsilon_after(3)
 
 
+def test_cohorts_stay_those_of_the_first_release(path):
+  with privacy.PrivacyLedger(path, CORRELATED) as ledger:
+    ledger.check_cohorts('a')
+    # Nobody was in a release yet.
+    ledger.check_cohorts('b')
+    ledger.charge(1, new_id())
+    with pytest.raises(ValueError, match='that of the releases before'):
+      ledger.check_cohorts('a')
+  with privacy.PrivacyLedger(path, CORRELATED) as ledger:
+    with pytest.raises(ValueError, match='that of the releases before'):
+      ledger.check_cohorts('a')
+    ledger.check_cohorts('b')
+
+
 def test_random_allocation_is_charged_by_epochs_and_never_drawn_anew(path):
   plan = privacy.PrivacyPlan(
     **{**SETTING, 'num_rounds': 30},
