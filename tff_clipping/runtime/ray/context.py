@@ -24,7 +24,7 @@ import tensorflow_federated as tff
 
 from tff_clipping.runtime.in_process import InProcessContext, split_into_shards
 from tff_clipping.runtime.map_reduce import MapReduceRound
-from tff_clipping.runtime.ray.set_context import ClusterError
+from tff_clipping.runtime.ray.cluster_error import ClusterError
 from tff_clipping.runtime.ray.workers import Workers
 from tff_clipping.runtime.tensorflow_computation import (
   is_of_this_process,

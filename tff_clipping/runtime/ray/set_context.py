@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
+from tff_clipping.runtime.ray.cluster_error import ClusterError
 
 _CONNECT_SECONDS = 5.0
 
@@ -19,10 +20,6 @@ _QUIET = {
   'RAY_DEDUP_LOGS_SKIP_REGEX': '.*',
   'RAY_BACKEND_LOG_LEVEL': 'fatal',
 }
-
-
-class ClusterError(RuntimeError):
-  """The cluster cannot run a round; the message says why, and what to do."""
 
 
 def set_ray_context(

@@ -18,7 +18,7 @@ import ray
 from tff_clipping.runtime import environment
 from tff_clipping.runtime.in_process import ClientError
 from tff_clipping.runtime.map_reduce import Accumulator
-from tff_clipping.runtime.ray.set_context import ClusterError
+from tff_clipping.runtime.ray.cluster_error import ClusterError
 from tff_clipping.runtime.ray.worker import Worker
 
 _LOG = logging.getLogger(__name__)
