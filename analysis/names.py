@@ -6,7 +6,7 @@ alone have one label.
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -155,7 +155,7 @@ def _texts(table: pd.DataFrame) -> pd.DataFrame:
   return pd.DataFrame(
     [
       {
-        key: _text(key, value)
+        key: _text(key, value, settings)
         for key, value in settings.items()
         if key not in _NOT_TOLD and settings['task']
       }
@@ -165,7 +165,7 @@ def _texts(table: pd.DataFrame) -> pd.DataFrame:
   ).fillna('')
 
 
-def _text(key: str, value: Any) -> str:
+def _text(key: str, value: Any, settings: Mapping[str, Any]) -> str:
   if value in (None, '', []):
     return ''
   if key in ('task', 'model'):
@@ -173,4 +173,7 @@ def _text(key: str, value: Any) -> str:
     return known.get(value, run_files.own_name(value))
   text = f'{value:.4g}' if isinstance(value, float) else str(value)
   name = SYMBOLS.get(key, key.replace('_', ' '))
+  if key == 'target_epsilon' and settings.get('noise_clients_per_round'):
+    # It sets the noise, and is promised to nobody.
+    name = 'noise of ε'
   return f'{name} = {run_files.own_name(text).replace("_", " ")}'

@@ -5,6 +5,7 @@ the notes of the run, and a folder that cannot be trusted is left out with the
 reason. Folders of 0.2 are read too.
 """
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -138,6 +139,7 @@ class Run:
     metric: The figure on the test set that decides.
     notes: What is missing or cut off, a phrase each.
     ledger: The ledger; None where there is none.
+    charged: The epsilon of all releases that it has charged; NaN without one.
     rest: What else a published run has, which nothing reads.
   """
 
@@ -149,6 +151,7 @@ class Run:
   metric: Metric = Metric()
   notes: tuple[str, ...] = ()
   ledger: pathlib.Path | None = None
+  charged: float = math.nan
   rest: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   @property
@@ -251,11 +254,15 @@ def read_folder(directory: pathlib.Path) -> Run:
   is_private = known.is_private if known else name.startswith('dp_')
   # A simulation of the noise of other cohorts promises nothing.
   is_private &= config['experiment'].get('noise_clients_per_round') is None
+  charged = math.nan
+  with contextlib.suppress(OSError, ValueError):
+    charged = privacy_lib.read_ledger(ledger).epsilon
   return Run(
     config=config,
     metric=metric,
     rounds=rounds,
     ledger=ledger if ledger.is_file() else None,
+    charged=charged,
     privacy=_read_privacy(directory, is_private, notes),
     updates=_read_updates(directory / 'updates', notes),
     audits=_read_audit(directory / 'audit' / 'audit.json', notes),

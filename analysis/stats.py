@@ -390,7 +390,8 @@ def _promise(run: Run) -> dict[str, Any]:
     # A run of 0.2, whose plan charges as the paper does.
     epsilon, paper = actual, epsilon
   elif len(spent):
-    epsilon = float(spent.iloc[-1])
+    # A round that has diverged, or was not recorded yet, is charged too.
+    epsilon = float(np.fmax(spent.iloc[-1], run.charged))
   is_exact = bool(len(run.updates)) or bool(
     run.rounds[list(CLIENT_METRICS)].notna().any(axis=None)
   )

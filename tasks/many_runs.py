@@ -10,7 +10,7 @@ import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import flags
@@ -185,20 +185,8 @@ def _report(runs: Sequence[PlannedRun], folder: pathlib.Path) -> None:
         break
       print(line)
     print(f'{report / "report.html"}')
-  told = spending.describe_ledgers(_ledgers(folders))
+  told = spending.describe_ledgers(
+    [each.ledger for each in folders if each.ledger.exists()]
+  )
   if told:
     print(told, flush=True)
-
-
-def _ledgers(folders: Sequence[RunFolder]) -> list[pathlib.Path]:
-  """Returns the ledgers of runs, and of those that gave them their c."""
-  paths: dict[pathlib.Path, None] = {}
-  for folder in folders:
-    if not folder.ledger.exists():
-      continue
-    saved: Mapping[str, Any] = folder.read_description() or {}
-    source = (saved.get('clipping_norm_source') or {}).get('ledger')
-    if source is not None:
-      paths[pathlib.Path(source)] = None
-    paths[folder.ledger.absolute()] = None
-  return list(paths)

@@ -263,11 +263,17 @@ class RunFolder:
 
   def _check_is_of(self, config: Config) -> None:
     """Raises if there is a run of other settings."""
-    saved = (self.read_description() or {}).get('experiment')
+    description = self.read_description() or {}
+    saved = description.get('experiment')
     if saved is None:
       return
     self._check_version(saved)
-    if config.clipping_norm is None and config.clipping_norm_from is not None:
+    # A run that was given c as a number keeps it.
+    if (
+      description.get('clipping_norm_source') is not None
+      and config.clipping_norm is None
+      and config.clipping_norm_from is not None
+    ):
       config = dataclasses.replace(
         config, clipping_norm=saved.get('clipping_norm')
       )

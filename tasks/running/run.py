@@ -153,7 +153,7 @@ def run(
       is_secret=plan is not None,  # It has the seed of the cohorts.
     )
     folder.result.unlink(missing_ok=True)
-    of_privacy = RunPrivacy(config, folder, plan, caveats, source)
+    of_privacy = RunPrivacy(config, folder, plan, caveats)
     checkpoints = Checkpoints(folder.checkpoints)
     num_done = max(checkpoints.rounds(), default=0)
     command_line.check_interrupted()

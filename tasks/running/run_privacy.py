@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import pathlib
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from tasks import algorithms
 from tasks.config import Config
 from tasks.data.task import Task
-from tasks.running.clipping_norm import Source
 from tasks.running.folder import RunFolder
 from tff_clipping import privacy, storage_errors
 from tff_clipping.privacy.accounting import rounding
@@ -28,14 +26,12 @@ class RunPrivacy:
     folder: Its folder.
     plan: Its plan; `None` for a run without.
     caveats: Why the guarantee of the plan does not hold as it was run.
-    source: Where c comes from; `None` if it was given, or there is none.
   """
 
   config: Config
   folder: RunFolder
   plan: privacy.BasePlan | None
   caveats: tuple[str, ...]
-  source: Source | None = None
 
   @contextlib.contextmanager
   def open_ledger(self) -> Iterator[privacy.PrivacyLedger | None]:
@@ -112,8 +108,8 @@ class RunPrivacy:
       content['tightest_epsilon'] = self.plan.tightest_epsilon
     if self.config.sampling == 'paper':
       content['paper_epsilon'] = self._paper_epsilon
-    if self._describe_source():
-      content['with_clipping_norm'] = self._describe_source()[0]
+    for sentences in self._describe_source(as_planned=True):
+      content['with_clipping_norm'] = sentences
     self.folder.write_json(self.folder.privacy, content)
 
   def _describe_tightest(self) -> str:
@@ -139,18 +135,29 @@ class RunPrivacy:
       'that of Poisson samples, and does not hold for cohorts of a fixed size.'
     ]
 
-  def _describe_source(self) -> list[str]:
-    """Returns what the run that gave c has cost, and both together."""
-    if self.source is None or self.source.ledger is None:
+  def _describe_source(self, *, as_planned: bool = False) -> list[str]:
+    """Returns what the runs that gave c have cost, and all of them together.
+
+    Args:
+      as_planned: Whether all rounds of this run count: what is written while it
+        goes on must hold if it is killed.
+    """
+    sources = spending.find_sources(self.folder.ledger)
+    if not sources:
       return []
-    ledger = privacy.read_ledger(self.source.ledger)
-    spent = rounding.format_up(ledger.epsilon)
+    spent = [
+      rounding.format_up(privacy.read_ledger(path).epsilon) for path in sources
+    ]
+    others = ''.join(
+      f', and epsilon {each} of {path}, which gave that run its own'
+      for each, path in reversed([*zip(spent, sources, strict=True)][:-1])
+    )
     together = spending.describe_ledgers(
-      [pathlib.Path(self.source.ledger), self.folder.ledger]
+      [self.folder.ledger], as_planned=as_planned
     )
     return [
-      f'The clipping norm comes from {self.source.ledger}: epsilon {spent} of '
-      f'it is spent too. {together}'.rstrip()
+      f'The clipping norm comes from {sources[-1]}: epsilon {spent[-1]} of '
+      f'it is spent too{others}. {together}'.rstrip()
     ]
 
 

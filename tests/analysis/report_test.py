@@ -7,7 +7,7 @@ import re
 import pytest
 from matplotlib import figure
 
-from analysis import figures, report, stats
+from analysis import figures, names, report, stats
 from analysis.runs import CLIENT_METRICS
 from tests.analysis import run_folders
 from tests.privacy.ledgers import PLAN
@@ -464,3 +464,29 @@ def test_what_a_threshold_has_cost_and_a_simulated_noise_are_said(write):
   assert text.count(cost) == 1
   assert '| simulated |' in text
   assert 'privacy.json is missing' not in text
+
+
+def test_a_round_that_was_charged_and_not_recorded_counts(tmp_path):
+  # As of a run that has diverged: its ledger has one release more.
+  plan = PRIVACY | {'epsilon': PLAN.epsilon, 'actual_epsilon': None}
+  folder = run_folders.write_run(
+    tmp_path / 'run',
+    **PRIVATE | dict(privacy=plan),
+    metrics={'epsilon': PLAN.epsilon_after(2)},
+  )
+  with PrivacyLedger(folder / 'ledger.jsonl', PLAN) as ledger:
+    for round_num in (1, 2, 3):
+      ledger.charge(round_num, f'{round_num}')
+  found = stats.read_folders([folder])
+  assert found.table['epsilon'].iloc[0] == PLAN.epsilon_after(3)
+
+
+def test_the_name_of_a_simulation_claims_no_epsilon(read_runs):
+  simulated = dict(algorithm='dp_fed_avg', noise_clients_per_round=80)
+  found = read_runs(
+    low=simulated | dict(target_epsilon=1.5),
+    high=simulated | dict(target_epsilon=5.0),
+  )
+  told = names.run_names(found.table)
+  assert len(set(told)) == 2
+  assert not any(', ε' in each for each in told), told

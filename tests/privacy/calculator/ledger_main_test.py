@@ -191,3 +191,16 @@ def test_command_needs_no_tensorflow(runs):
     [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True
   )
   assert (result.returncode, result.stderr) == (0, '')
+
+
+def test_what_gave_a_run_its_clipping_norm_is_told(capsys, runs, tmp_path):
+  source = f'{runs[0]}/ledger.jsonl'
+  config = {'experiment': {}, 'clipping_norm_source': {'ledger': source}}
+  (tmp_path / 'second' / 'config.json').write_text(json.dumps(config))
+  _, out, _ = run_here(capsys, runs[1])
+  assert f'spent too         what {source} has spent' in out
+  _, out, _ = run_here(capsys, runs[1], '--format=json')
+  assert json.loads(out)['ledgers'][0]['clipping_norm_from'] == [source]
+  run_here(capsys, runs[1], f'--statement={tmp_path / "statement.md"}')
+  text = (tmp_path / 'statement.md').read_text()
+  assert 'whose epsilon is spent too and is not counted here' in text

@@ -1,6 +1,7 @@
 """Tests of tff_clipping.privacy.ledger.spending."""
 
 import dataclasses
+import json
 import math
 import shutil
 
@@ -260,3 +261,23 @@ def test_little_noise_without_sampling_is_added_up_too(write):
   assert alone.epsilon < mixed.epsilon < 1.02 * alone.epsilon
   # Two clients are no part of the sampled rounds' noise: as one Gaussian.
   assert privacy.compute_spending(write((quiet, 2))).epsilon < alone.epsilon
+
+
+def test_what_gave_the_clipping_norm_counts_and_what_gave_it_its_own(tmp_path):
+  paths, source = [], None
+  for name, num_releases in (('first', 20), ('second', 20), ('third', 7)):
+    path = tmp_path / name / 'ledger.jsonl'
+    path.parent.mkdir()
+    charge(path, range(1, num_releases + 1))
+    config = {'clipping_norm_source': {'exact': None, 'ledger': source}}
+    (path.parent / 'config.json').write_text(json.dumps(config))
+    paths, source = [*paths, path], str(path)
+  assert spending.find_sources(paths[0]) == ()
+  assert spending.find_sources(paths[2]) == tuple(paths[:2])
+  every = [privacy.read_ledger(path) for path in paths]
+  together = spending.describe_spending(every, privacy.compute_spending(every))
+  for given in ([paths[2]], paths):
+    assert spending.describe_ledgers(given) == together
+  # What is written down while the last run goes on holds when it was killed.
+  planned = spending.describe_ledgers([paths[2]], as_planned=True)
+  assert planned.startswith('Together, the 60 releases of 3 runs')

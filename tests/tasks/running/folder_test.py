@@ -16,9 +16,13 @@ _PRIVATE = config.create(**DP_FED_AVG)
 _SEEDS = ('sampling_seed', 'audit_seed')
 
 
-def _begin(folder, settings, drawn_seeds=()):
+def _begin(folder, settings, drawn_seeds=(), source=None):
   folder.path.mkdir()
-  saved = dict(experiment=settings.to_json(), drawn_seeds=dict(drawn_seeds))
+  saved = dict(
+    experiment=settings.to_json(),
+    drawn_seeds=dict(drawn_seeds),
+    clipping_norm_source=source,
+  )
   folder.write_json(folder.config, saved)
 
 
@@ -52,7 +56,8 @@ def test_a_given_seed_must_be_that_of_the_run(tmp_path):
 
 def test_a_norm_from_a_run_may_have_other_last_digits(tmp_path):
   folder = RunFolder(tmp_path / 'run')
-  _begin(folder, dataclasses.replace(_PRIVATE, clipping_norm=0.1 + 0.2))
+  begun = dataclasses.replace(_PRIVATE, clipping_norm=0.1 + 0.2)
+  _begin(folder, begun, source={'exact': None, 'ledger': 'of a run'})
   # The mean of the same norms, added up in another order; and the run itself.
   for changes in (
     dict(clipping_norm=0.3),
@@ -60,10 +65,16 @@ def test_a_norm_from_a_run_may_have_other_last_digits(tmp_path):
   ):
     with folder.open(dataclasses.replace(_PRIVATE, **changes)):
       pass
-  other = dataclasses.replace(_PRIVATE, clipping_norm=0.3001)
-  with pytest.raises(RunFolderError, match='clipping_norm was 0.3'):
-    with folder.open(other):
-      pass
+  number = RunFolder(tmp_path / 'number')
+  _begin(number, begun)
+  for each, changes in (
+    (folder, dict(clipping_norm=0.3001)),
+    # It began with a number, and would go on with another.
+    (number, dict(clipping_norm=None, clipping_norm_from='somewhere')),
+  ):
+    with pytest.raises(RunFolderError, match='clipping_norm was 0.3'):
+      with each.open(dataclasses.replace(_PRIVATE, **changes)):
+        pass
 
 
 def test_a_run_that_is_refused_leaves_no_folder_behind(tmp_path):

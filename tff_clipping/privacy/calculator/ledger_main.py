@@ -126,6 +126,7 @@ def _format_json(
         'epsilon': ledger.epsilon,
         'planned_epsilon': _permitted_epsilon(ledger.plan),
         'target_epsilon': ledger.plan.target_epsilon,
+        'clipping_norm_from': [*map(str, spending.find_sources(ledger.path))],
         'caveats': list(ledger.caveats),
         'plan': plan_json.plan_to_json(_plan_as_run(ledger), ledger.caveats),
       }
@@ -181,6 +182,11 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
       f'{rounding.format_up(_permitted_epsilon(plan))}, that of all '
       f'{plan.permitted_rounds} rounds that the plan allows, unless it was '
       f'settled before the run that {ledger.num_releases} are all'
+    )
+  for source in spending.find_sources(ledger.path):
+    lines.append(
+      f'  spent too         what {source} has spent, from which the clipping '
+      'norm comes: give both'
     )
   if ledger.caveats:
     lines.append(f'  {words.state_caveats(ledger.caveats)}')

@@ -11,7 +11,7 @@ from typing import Any
 
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.audit import trade_off
-from tff_clipping.privacy.ledger import ledger_contents
+from tff_clipping.privacy.ledger import ledger_contents, spending
 from tff_clipping.privacy.plans import words
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
@@ -151,6 +151,12 @@ def _state_promise(
       f'{ledger.num_releases} rounds that were run cost epsilon '
       f'{rounding.format_up(ledger.epsilon)}; that is a promise only if it was '
       'settled before the run that there would be no more.'
+    )
+  sources = spending.find_sources(ledger.path)
+  if sources:
+    paragraphs.append(
+      'The clipping norm comes from what other runs released, whose epsilon is '
+      f'spent too and is not counted here: {", ".join(map(str, sources))}.'
     )
   percent = f'{100 * _FALSE_POSITIVE_RATE:g} %'
   neighbours = words.RELATIONS[relation].neighbours

@@ -1,5 +1,7 @@
 """What several runs on the same clients have spent together."""
 
+import dataclasses
+import json
 import pathlib
 from collections.abc import Sequence
 
@@ -83,24 +85,71 @@ def describe_spending(
   return text
 
 
-def describe_ledgers(paths: Sequence[pathlib.Path]) -> str:
+def describe_ledgers(
+  paths: Sequence[pathlib.Path], *, as_planned: bool = False
+) -> str:
   """Returns what the runs with some ledgers have spent together.
+
+  The runs that gave them their clipping norm count too; see `find_sources`.
 
   Args:
     paths: The ledgers.
+    as_planned: Whether all rounds of their plans count, also those that are not
+      run yet; not of the runs that gave the clipping norm, which have ended.
 
   Returns:
     A paragraph; nothing for less than two runs, and where none has a guarantee.
   """
-  if len(paths) < 2:
+  found: dict[pathlib.Path, bool] = {}
+  for path in paths:
+    for source in find_sources(path):
+      found.setdefault(source.resolve(), False)
+    found[path.resolve()] = as_planned
+  if len(found) < 2:
     return ''
   try:
-    ledgers = [ledger_contents.read_ledger(path) for path in paths]
+    ledgers = [
+      _count_planned(ledger_contents.read_ledger(path), is_planned)
+      for path, is_planned in found.items()
+    ]
     if all(ledger.caveats for ledger in ledgers):
       return ''
     return describe_spending(ledgers, compute_spending(ledgers))
   except (OSError, ValueError) as e:
     return f'What the private runs cost together is not known: {e}'
+
+
+def find_sources(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
+  """Returns the ledgers of private runs whose releases gave a run its norm.
+
+  As config.json beside the ledger says, which `tasks.train` writes. What these
+  have spent is spent too.
+
+  Args:
+    path: The ledger of the run.
+
+  Returns:
+    The first run first; nothing for a run whose clipping norm comes from none.
+  """
+  found: list[pathlib.Path] = []
+  while path not in found[:-1]:
+    try:
+      text = (path.parent / 'config.json').read_text(encoding='utf-8')
+      path = pathlib.Path(json.loads(text)['clipping_norm_source']['ledger'])
+    except (OSError, ValueError, LookupError, TypeError):
+      break
+    found.append(path)
+  return tuple(reversed(found))
+
+
+def _count_planned(
+  ledger: ledger_contents.LedgerContents, is_planned: bool
+) -> ledger_contents.LedgerContents:
+  """Returns a ledger, with the releases that its plan has left if asked to."""
+  left = ledger.plan.num_rounds - ledger.num_releases if is_planned else 0
+  return dataclasses.replace(
+    ledger, releases=(*ledger.releases, *[ledger_contents.UNKNOWN] * left)
+  )
 
 
 def find_assumed_independent(
