@@ -359,8 +359,10 @@ def _privacy(found: stats.Runs, table: pd.DataFrame) -> str:
       and 'aggregation' in run.privacy
     ):
       texts.append(f'**{name}**: {run.privacy["aggregation"]}')
-  held = table[table['is_private'] & ~table['has_caveats']]
-  exact = table[~table['is_private'] & table['data'].isin(held['data'])]
+  # A simulation of the noise of other cohorts promises nothing.
+  promises_some = table['is_private'] & table['noise_cohort'].isna()
+  held = table[promises_some & ~table['has_caveats']]
+  exact = table[~promises_some & table['data'].isin(held['data'])]
   if len(exact):
     texts.append(
       f'{"; ".join(exact.index)}: exact figures of the same clients, which no '

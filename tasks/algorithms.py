@@ -219,6 +219,12 @@ RULES: tuple[Rule, ...] = (
     'noise in integers',
     lambda c: c.aggregation != 'distributed' or c.accountant == 'rdp',
   ),
+  Rule(
+    'sampling',
+    'must not be paper for `aggregation` distributed: its cohorts are charged '
+    'by pld',
+    lambda c: c.aggregation != 'distributed' or c.sampling != 'paper',
+  ),
   _only(
     'sum_bits',
     '`aggregation` distributed',

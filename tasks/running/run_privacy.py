@@ -98,11 +98,14 @@ class RunPrivacy:
     """Writes privacy.json, with all caveats that the ledger has."""
     aggregation = algorithms.describe_aggregation(self.config)
     if self.config.aggregator is not None:
-      is_checked = records.UNCHECKED not in ledger.caveats
+      # Each round is, before it is charged.
+      is_checked = ledger.num_releases and (
+        records.UNCHECKED not in ledger.caveats
+      )
       aggregation += f' This was {"" if is_checked else "not "}checked.'
     content = {
       **privacy.plan_to_json(self.plan, ledger.caveats),
-      'aggregation': aggregation,
+      'aggregation': ' '.join([aggregation, *self._describe_paper()]),
     }
     if self._describe_tightest():
       content['tightest_epsilon'] = self.plan.tightest_epsilon

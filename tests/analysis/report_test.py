@@ -490,3 +490,11 @@ def test_the_name_of_a_simulation_claims_no_epsilon(read_runs):
   told = names.run_names(found.table)
   assert len(set(told)) == 2
   assert not any(', ε' in each for each in told), told
+
+
+def test_a_simulation_beside_a_private_run_is_no_private_release(write):
+  text = write(
+    private=PRIVATE,
+    simulated=dict(algorithm='dp_fed_avg', noise_clients_per_round=80),
+  ).read_text()
+  assert 'Do not publish this report as a whole.' in text

@@ -219,6 +219,10 @@ _MODEL_CLIPPING = _PUBLIC | dict(algorithm='model_clipping_fed_avg')
       _PRIVATE | dict(accountant='pld', aggregation='distributed'),
       '`accountant` must be rdp for `aggregation` distributed',
     ),
+    (
+      _PRIVATE | dict(sampling='paper', aggregation='distributed'),
+      '`sampling` must not be paper for `aggregation` distributed',
+    ),
     (_PRIVATE | dict(sum_bits=14), '`sum_bits` must be given for `aggregation'),
     (_CORRELATED | dict(clipping='per_layer'), '`clipping` must be fixed for'),
     (_MODEL_CLIPPING | dict(clipping='adaptive'), '`clipping` must be given'),

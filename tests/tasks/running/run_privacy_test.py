@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
+from tasks import algorithms
 from tasks import config as config_lib
 from tasks.data import registry, task
 from tasks.data.partitions import PartitionConfig
 from tasks.running.folder import RunFolder
 from tasks.running.run_privacy import RunPrivacy, add_unchecked, find_caveats
+from tests.privacy.ledgers import charge
 from tests.tasks import train_command
 from tests.tasks.small_runs import DP_FED_AVG
 from tff_clipping import aggregators, privacy
+from tff_clipping.privacy.accounting import rounding
 from tff_clipping.programs.checks import records
 
 _TAKE_TURNS = dict(mechanism='blt', sampling='min_separation', min_separation=5)
@@ -166,3 +169,23 @@ def test_nothing_takes_the_guarantee_from_the_last_run_of_the_demo():
   asked = config_lib.create(**DP_FED_AVG)
   assert find_caveats(asked, demo, None) == ()
   assert float(given['target_delta']) < 1 / demo.num_clients
+
+
+def test_privacy_json_of_a_run_that_is_killed_promises_no_less(tmp_path):
+  settings = DP_FED_AVG | dict(aggregator='mine.py:f', sampling='paper')
+  config = config_lib.create(**settings)
+  plan = algorithms.find_plan(config, 40)
+  before, folder = RunFolder(tmp_path / 'before'), RunFolder(tmp_path / 'run')
+  for each in (before, folder):
+    each.path.mkdir()
+  charge(before.ledger, [1, 2], plan)
+  source = {'exact': None, 'ledger': str(before.ledger)}
+  folder.write_json(folder.config, dict(clipping_norm_source=source))
+  with RunPrivacy(config, folder, plan, ()).open_ledger():
+    written = json.loads(folder.privacy.read_text())
+  # All rounds count, though none has been run.
+  both = privacy.compose_together([(plan, 2), (plan, 2)])
+  assert rounding.format_up(both.epsilon) in written['with_clipping_norm']
+  assert written['epsilon'] == plan.epsilon
+  assert 'This was not checked.' in written['aggregation']
+  assert 'does not hold for cohorts of a fixed size' in written['aggregation']
