@@ -90,6 +90,8 @@ def _read_lines(path: pathlib.Path) -> list[tuple[str, list[str | None]]]:
         f'`grid` must have a --flag=value,value on each line, found {line!r}.'
       )
     name, equals, values = line.removeprefix('--').partition('=')
+    if name == 'print_settings':
+      raise ValueError('`grid` must hold settings, found --print_settings.')
     if not equals:
       lines.append((name, [None]))
     elif name in _LISTS:

@@ -18,6 +18,7 @@ import pandas as pd
 
 from tasks.config import Config
 from tff_clipping import atomic_files, gone
+from tff_clipping.privacy.ledger import ledger_contents
 
 _SEED_BITS = {'sampling_seed': 128, 'audit_seed': 63}
 
@@ -166,14 +167,26 @@ class RunFolder:
     Args:
       names: The seeds.
     """
-    others = self.ledger, self.checkpoints, self.metrics
     drawn = {}
-    if any(path.exists() for path in others):
+    if (
+      self.metrics.exists()
+      or any(self.checkpoints.glob('*.state'))
+      or self._has_charged()
+    ):
       drawn = (self.read_description() or {}).get('drawn_seeds', {})
     return {
       name: drawn.get(name, secrets.randbits(_SEED_BITS[name]))
       for name in names
     }
+
+  def _has_charged(self) -> bool:
+    """Returns whether there is a ledger, but for one without a release."""
+    try:
+      return ledger_contents.read_ledger(self.ledger).num_releases > 0
+    except FileNotFoundError:
+      return False
+    except (OSError, ValueError):
+      return True
 
   def check_unchanged(self, description: Mapping[str, Any]) -> None:
     """Raises if the run in the folder had other data, or another model.

@@ -114,3 +114,12 @@ def test_what_is_no_plan_is_one_line(capsys, tmp_path):
     assert (code, out) == (2, '')
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+def test_what_gave_a_run_its_clipping_norm_is_told(capsys, tmp_path):
+  path = tmp_path / 'privacy.json'
+  plan = privacy.plan_to_json(PLANS[0])
+  told = 'The clipping norm comes from a run.'
+  path.write_text(json.dumps(plan | {'with_clipping_norm': told}))
+  _, out, _ = run_here(capsys, f'--together={path}')
+  assert f'Not counted here, of {path}: {told}' in out

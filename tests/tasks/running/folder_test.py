@@ -9,6 +9,7 @@ import pytest
 
 from tasks import config
 from tasks.running.folder import RunFolder, RunFolderError, locked
+from tests.privacy.ledgers import charge
 from tests.tasks.small_runs import DP_FED_AVG, FED_AVG, read_json
 
 _PUBLIC = config.create(**FED_AVG)
@@ -36,6 +37,14 @@ def test_secret_seeds_come_from_fresh_entropy_and_are_kept(tmp_path):
   # the ledger is there again.
   folder.metrics.touch()
   assert RunFolder(folder.path).draw_seeds(_SEEDS) == drawn[0]
+  # Once the metrics are moved away too, a new ledger must not begin at an
+  # epsilon of 0 with the cohorts of before.
+  folder.metrics.unlink()
+  folder.checkpoints.mkdir()
+  charge(folder.ledger, [])
+  assert folder.draw_seeds(_SEEDS) != drawn[0]
+  charge(folder.ledger, [1])
+  assert folder.draw_seeds(_SEEDS) == drawn[0]
   # A copy of the settings alone has cohorts of its own.
   copy = RunFolder(tmp_path / 'copy')
   copy.path.mkdir()

@@ -24,11 +24,14 @@ class PlannedRun:
     source: Where its plan comes from, for the answer.
     plan: The plan.
     caveats: Why the plan does not hold for a run, if it says so.
+    spent_too: What the runs that gave it its clipping norm have cost, if it
+      says so.
   """
 
   source: str
   plan: BasePlan
   caveats: tuple[str, ...] = ()
+  spent_too: str = ''
 
 
 def read_planned_run(
@@ -61,7 +64,12 @@ def read_planned_run(
     raise ValueError(
       f'`together` must be plans, found another file, {path!r}: {error}'
     ) from error
-  return PlannedRun(path, plan, tuple(value.get('caveats', ())))
+  return PlannedRun(
+    path,
+    plan,
+    tuple(value.get('caveats', ())),
+    value.get('with_clipping_norm', ''),
+  )
 
 
 def add_up(
@@ -116,6 +124,9 @@ def add_up(
       'caveats': list(
         dict.fromkeys(caveat for run in runs for caveat in run.caveats)
       ),
+      'not_counted': [
+        f'{run.source}: {run.spent_too}' for run in runs if run.spent_too
+      ],
     },
   }
 
@@ -159,6 +170,7 @@ def format_table(answer: dict[str, Any]) -> str:
     'It holds for each client that is in the populations of all of them, if '
     'all runs, their noise and their numbers of rounds are settled before the '
     'first begins, and each draws its cohorts by a seed of its own.',
+    *(f'Not counted here, of {text}' for text in cost['not_counted']),
     *(f'Warning: {message}' for message in answer['warnings']),
     command_line.format_record(answer),
   ]
