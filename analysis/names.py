@@ -176,4 +176,6 @@ def _text(key: str, value: Any, settings: Mapping[str, Any]) -> str:
   if key == 'target_epsilon' and settings.get('noise_clients_per_round'):
     # It sets the noise, and is promised to nobody.
     name = 'noise of ε'
+  elif key == 'target_epsilon' and settings.get('sampling') == 'paper':
+    name = 'the paper’s ε'
   return f'{name} = {run_files.own_name(text).replace("_", " ")}'

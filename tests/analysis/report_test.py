@@ -481,8 +481,11 @@ def test_a_round_that_was_charged_and_not_recorded_counts(tmp_path):
   assert found.table['epsilon'].iloc[0] == PLAN.epsilon_after(3)
 
 
-def test_the_name_of_a_simulation_claims_no_epsilon(read_runs):
-  simulated = dict(algorithm='dp_fed_avg', noise_clients_per_round=80)
+@pytest.mark.parametrize(
+  'changes', [dict(noise_clients_per_round=80), dict(sampling='paper')]
+)
+def test_a_name_claims_no_epsilon_that_does_not_hold(read_runs, changes):
+  simulated = dict(algorithm='dp_fed_avg') | changes
   found = read_runs(
     low=simulated | dict(target_epsilon=1.5),
     high=simulated | dict(target_epsilon=5.0),
