@@ -16,7 +16,7 @@ def test_a_budget_is_drawn(tmp_path, capsys):
   # Text is drawn as shapes, and named in comments.
   drawing = path.read_text()
   for text in (
-    *('rounds', 'clients per round', 'noise multiplier 1.42064'),
+    *('rounds', 'clients per round', 'noise multiplier 1.42063'),
     *('Poisson, add or remove one', 'fixed size, replace one'),
   ):
     assert f'<!-- {text} -->' in drawing

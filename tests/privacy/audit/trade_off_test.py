@@ -10,7 +10,7 @@ from tests import noise_strategies
 from tests.privacy.paper import PAPER, build_plan
 from tff_clipping import privacy
 from tff_clipping.privacy import PrivacyPlan, audit
-from tff_clipping.privacy.accounting import privacy_loss
+from tff_clipping.privacy.accounting import accountants, privacy_loss
 
 
 def _plan(sampling='none', **kwargs):
@@ -122,13 +122,14 @@ def test_sampling_of_almost_all_is_near_the_gaussian_release():
 )
 def test_no_delta_is_above_that_of_mu_or_the_plans(setting):
   plan = build_plan(accountant='pld', **setting)
+  cost = accountants.compose(plan.parts(plan.num_rounds), 'pld')
   mu = audit.bound_attacks(plan, 0.01).mu
   for epsilon in np.linspace(0, 2 * plan.epsilon, 37):
     delta = float(privacy_loss.compute_gaussian_delta(1 / mu, epsilon))
-    assert plan.tightest_delta(epsilon) <= max(delta, plan.target_delta)
+    assert cost.compute_delta(epsilon) <= max(delta, plan.target_delta)
   # A mu that is much smaller would not do.
   assert any(
-    plan.tightest_delta(epsilon)
+    cost.compute_delta(epsilon)
     > max(
       float(privacy_loss.compute_gaussian_delta(1 / (0.98 * mu), epsilon)),
       plan.target_delta,
