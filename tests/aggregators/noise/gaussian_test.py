@@ -156,3 +156,15 @@ def test_other_keys_give_other_noise():
   ]
   # The correlation of independent draws has a standard deviation of 0.007.
   assert np.max(np.abs(np.corrcoef(draws) - np.eye(3))) < 0.05
+
+
+def test_a_value_off_the_grid_is_rounded_to_it():
+  stddev, key = 1.0, tf.constant([5, 6], tf.int64)
+  step = grid.grid_step(stddev)
+  value = [tf.constant([0.3, -1.7e-9, 2.5], tf.float64)]
+  found = gaussian.add_gaussian_noise(value, stddev, key)[0].numpy()
+  steps = found / step.numpy()
+  np.testing.assert_array_equal(steps, np.round(steps))
+  # It is rounded before the noise is added, by half a step at most.
+  noise = gaussian.draw_gaussian([[3]], stddev, key)[0].numpy()
+  assert np.all(np.abs(found - noise - value[0]) <= step.numpy() / 2)

@@ -48,6 +48,16 @@ def test_a_value_that_is_no_number_stays_one_beside_others():
   np.testing.assert_array_equal(found[1], [np.inf, -2.0])
 
 
+@pytest.mark.parametrize('power', [30, 31, 32, 33, 40])
+def test_values_near_their_bound_are_rounded(power):
+  step = tf.constant(1.0, tf.float64)
+  # The bound of which 32 bits hold the multiples, and those above.
+  bound = 2.0**power - 1
+  value = tf.constant([bound, -bound / 2, 2.0 ** (power - 1) + 512, 0.75])
+  found = grid.round_towards_zero(value, step, 2.0**power)
+  np.testing.assert_array_equal(found, np.trunc(value.numpy().astype(float)))
+
+
 @pytest.mark.parametrize('bound', [1.0, 2.0**31, 2.0**40, math.inf])
 def test_a_bound_changes_nothing(bound):
   step = tf.constant(0.25, tf.float64)
