@@ -17,8 +17,13 @@ from tff_clipping.programs.training.interruption import (
 )
 def test_a_signal_is_raised_with_its_exit_code(signum, exit_code):
   interruption = Interruption()
-  with pytest.raises(Interrupted) as e, interruption.catch():
-    os.kill(os.getpid(), signum)
+  # The tests themselves may run under nohup, or behind a shell's `&`.
+  before = signal.signal(signum, signal.default_int_handler)
+  try:
+    with pytest.raises(Interrupted) as e, interruption.catch():
+      os.kill(os.getpid(), signum)
+  finally:
+    signal.signal(signum, before)
   assert e.value.exit_code == exit_code
 
 
