@@ -119,7 +119,7 @@ def test_the_search_finds_a_word(address, page, word, expected):
 
 @pytest.mark.slow
 def test_pages_lead_on_and_code_can_be_copied(address, page):
-  _open(page, f'{address}/installing.html')
+  _open(page, f'{address}/private_run.html')
   for kind in ('prev', 'next'):
     found = f"document.querySelectorAll('.md-footer__link--{kind}').length"
     assert page.evaluate(found) == 1
