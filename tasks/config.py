@@ -283,7 +283,7 @@ class Config:
 
   runtime: str = _setting(
     'in_process, ray (worker processes on this machine), or HOST:PORT, the '
-    'head of a running Ray cluster; docs/cluster.md.',
+    'head of a running Ray cluster; docs/runtime.md.',
     'in_process',
   )
   num_workers: int | None = _setting(

@@ -95,7 +95,7 @@ def test_pages_have_no_errors_and_nothing_overflows(address, page, width):
 @pytest.mark.parametrize(
   ('word', 'expected'),
   [
-    ('ledger', 'ledger'),
+    ('ledger', 'private_run'),
     ('Toeplitz', 'correlated_noise'),
     ('regulator', 'answering_for_a_budget'),
   ],

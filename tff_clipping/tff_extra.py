@@ -19,7 +19,7 @@ if importlib.util.find_spec('tensorflow_federated') is None:
   _found = f'{sys.version_info.major}.{sys.version_info.minor}'
   _todo = (
     "run `uv pip install '.[tff]'` or `make setup` in a checkout of "
-    'tff_clipping; plain pip cannot install it (docs/installing.md).'
+    'tff_clipping; plain pip cannot install it (docs/training.md).'
     if sys.version_info < (3, 12)
     else f'it has no release for Python {_found}: use Python 3.10 or 3.11.'
   )

@@ -14,7 +14,6 @@ _DOCS = ROOT / 'docs'
 _PAGES = (
   'accounting.md',
   'answering_for_a_budget.md',
-  'ledger.md',
   'privacy.md',
 )
 _PROGRAMS = {

@@ -6,7 +6,7 @@ each client adds.
 
 Departs from the paper: the theorem is false as it is printed. Its proof loses
 the variance of client sampling. `constants='corrected'`, the default, is a
-bound that holds; docs/proofs.md has its proof.
+bound that holds; docs/theory.md has its proof.
 """
 
 import dataclasses
@@ -182,7 +182,7 @@ def theorem_1_conditions(
     schedule: The step sizes and sizes.
     constants: Whose conditions to take.
 
-  Source: Theorem 1, the last steps of its proof, and docs/proofs.md.
+  Source: Theorem 1, the last steps of its proof, and docs/theory.md.
   """
   _check_constants(constants)
   p, q = schedule.clients_per_round, schedule.local_steps
@@ -218,7 +218,7 @@ def sampling_factor(
     clients_per_round: P, at most N.
     sampling: How a cohort is drawn.
 
-  Source: docs/proofs.md, step 1 of the proof.
+  Source: docs/theory.md, step 1 of the proof.
   """
   if sampling == 'with_replacement':
     return 1.0
@@ -263,7 +263,7 @@ def theorem_1_terms(
     factors: The α. None if nothing is ever clipped: all are 1.
     constants: Of the bound that holds, or of the printed one.
 
-  Source: Theorem 1, and docs/proofs.md for the corrected bound.
+  Source: Theorem 1, and docs/theory.md for the corrected bound.
   """
   _check_constants(constants)
   argument_checks.check_non_negative('noise_stddev', noise_stddev)

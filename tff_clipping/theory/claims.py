@@ -279,7 +279,7 @@ def preserving_learning_rate(
   rate that is returned here, x* is a point of rest that attracts its
   neighbourhood, and on a line, where the clipped losses are convex, everything.
   In more dimensions the clipped updates are no gradient, and a round with this
-  rate can lead away from x*. docs/proofs.md has a smaller rate with which the
+  rate can lead away from x*. docs/theory.md has a smaller rate with which the
   rounds lead to x* from anywhere.
 
   Args:

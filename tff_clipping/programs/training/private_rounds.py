@@ -17,7 +17,7 @@ anything is released. A program that was killed leaves one of three things:
 
 Only the id makes an outcome a charged one, never the number of a round: a
 restored disk or a copied folder has outcomes of the same round that were not.
-docs/proofs.md has the proof, and what is not covered.
+docs/theory.md has the proof, and what is not covered.
 """
 
 import contextlib
