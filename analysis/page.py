@@ -47,7 +47,6 @@ TABLES = {
   },
   'findings': tables.findings,
   'systems_by_budget': systems.systems_by_budget,
-  'noise_of_systems': systems.noise_of_systems,
 }
 
 _SOURCES = pathlib.Path(__file__).parents[1] / 'docs'

@@ -125,16 +125,6 @@ def systems_by_budget(found: Evidence) -> pd.DataFrame:
   return wide.iloc[places.argsort(kind='stable')]
 
 
-def noise_of_systems(found: Evidence) -> pd.DataFrame:
-  """The noise in `systems` on MNIST at ε = 1.5: once where it is the same."""
-  table = systems(found)
-  if table.empty:
-    return table
-  shown = table[table['data'].eq('MNIST') & table['ε'].eq('1.5')]
-  noise = ['accountant', 'z', 'noise / c', 'noise / signal']
-  return shown.drop_duplicates(noise)[['system', *noise[1:]]]
-
-
 def _noise_over_norm(run: pd.Series) -> float:
   """How long the noise on a round's mean is, over the longest update."""
   noise = run['noise_multiplier'] * math.sqrt(run['num_parameters'])
