@@ -31,10 +31,15 @@ _EPSILON = 1e-3
 # Under these a plan charges for what clients keep; docs/accounting.md.
 _SAMPLINGS_TO_KEEP_UNDER = ('poisson', 'min_separation')
 _IN_TURNS = ('round_robin', 'min_separation', 'grouped_poisson')
+# Others do not hide who takes part, or their cost is not computed here.
 _SAMPLINGS = {
-  'public': ('fixed_size', 'poisson', 'round_robin'),
-  'gaussian': ('poisson', 'fixed_size', 'random_allocation', 'paper'),
-  'correlated': ('min_separation', 'grouped_poisson'),
+  'an algorithm without noise': ('fixed_size', 'poisson', 'round_robin'),
+  'noise that is independent between rounds': (
+    *('poisson', 'fixed_size', 'random_allocation', 'paper'),
+  ),
+  'noise that is correlated between rounds': (
+    *('min_separation', 'grouped_poisson'),
+  ),
 }
 
 
@@ -72,322 +77,224 @@ class Rule(NamedTuple):
   """What settings that go together hold.
 
   Attributes:
+    holds: Whether the rule holds.
     setting: The setting that breaks it.
     must: What the setting must be, as the end of a sentence.
-    holds: Whether the rule holds.
   """
 
+  holds: Any
   setting: str
   must: str
-  holds: Callable[[Config], Any]
-
-
-def _only(setting: str, where: str, holds: Callable[[Config], Any]) -> Rule:
-  """The rule that a setting is given only where something else is."""
-  default = {f.name: f.default for f in dataclasses.fields(Config)}[setting]
-  return Rule(
-    setting,
-    f'must be given for {where} only',
-    lambda c: getattr(c, setting) == default or holds(c),
-  )
-
-
-def _clips_updates(c: Config) -> bool:
-  return c.algorithm in ('ce_fed_avg', 'dp_fed_avg')
-
-
-def _has_noise(c: Config) -> bool:
-  return c.algorithm == 'dp_fed_avg'
-
-
-def _has_norm(c: Config) -> bool:
-  return not (c.clipping_norm is None and c.clipping_norm_from is None)
-
-
-def _is_own(c: Config) -> bool:
-  return c.aggregator is not None
-
-
-RULES: tuple[Rule, ...] = (
-  # Data and cohorts.
-  Rule(
-    'clients_per_round',
-    'must be at most `num_clients`',
-    lambda c: c.num_clients is None or c.clients_per_round <= c.num_clients,
-  ),
-  Rule(
-    'update_rounds',
-    'must be different rounds below `num_rounds`, counted from 0',
-    lambda c: (
-      len(set(c.update_rounds)) == len(c.update_rounds)
-      and max(c.update_rounds, default=0) < c.num_rounds
-    ),
-  ),
-  Rule(
-    'sampling',
-    f'must be one of {", ".join(_SAMPLINGS["public"])} for an algorithm '
-    'without noise',
-    lambda c: _has_noise(c) or c.sampling in _SAMPLINGS['public'],
-  ),
-  Rule(
-    'sampling',
-    f'must be one of {", ".join(_SAMPLINGS["gaussian"])} for `mechanism` '
-    'gaussian: others do not hide who takes part, or are for noise that is '
-    'correlated between rounds',
-    lambda c: (
-      not _has_noise(c)
-      or is_correlated(c)
-      or c.sampling in _SAMPLINGS['gaussian']
-    ),
-  ),
-  Rule(
-    'sampling',
-    f'must be one of {", ".join(_SAMPLINGS["correlated"])} for noise that is '
-    'correlated between rounds: of other cohorts, its cost is not computed '
-    'here',
-    lambda c: not is_correlated(c) or c.sampling in _SAMPLINGS['correlated'],
-  ),
-  _only(
-    'min_separation',
-    f'`sampling` {", ".join(_IN_TURNS)}',
-    lambda c: c.sampling in _IN_TURNS,
-  ),
-  Rule(
-    'min_separation',
-    'must be at least 2 for noise that is correlated between rounds',
-    lambda c: not is_correlated(c) or c.min_separation != 1,
-  ),
-  # Clipping.
-  _only(
-    'clipping_norm',
-    'an algorithm that clips',
-    lambda c: c.algorithm != 'fed_avg',
-  ),
-  _only(
-    'clipping_norm_from', 'an algorithm that clips updates', _clips_updates
-  ),
-  Rule(
-    'clipping_norm',
-    'must be given: as a number, which for adaptive `clipping` may be a rough '
-    'guess; or by `clipping_norm_from`, from a run of fed_avg (half of the '
-    'mean norm of its updates, an exact figure with which nothing is '
-    'guaranteed) or from a private run with `clipping` adaptive, whose epsilon '
-    'is spent too',
-    lambda c: c.algorithm == 'fed_avg' or _is_own(c) or _has_norm(c),
-  ),
-  Rule(
-    'clipping_norm',
-    'and `clipping_norm_from` exclude each other',
-    lambda c: c.clipping_norm is None or c.clipping_norm_from is None,
-  ),
-  _only(
-    'clipping',
-    'an algorithm that clips updates, and without `aggregator`,',
-    lambda c: _clips_updates(c) and not _is_own(c),
-  ),
-  _only(
-    'aggregation',
-    'an algorithm that clips updates, and without `aggregator`,',
-    lambda c: _clips_updates(c) and not _is_own(c),
-  ),
-  Rule(
-    'clipping',
-    'must not be adaptive for `aggregation` secure or distributed, whose '
-    'bounds are those of a constant c',
-    lambda c: c.clipping != 'adaptive' or c.aggregation == 'plain',
-  ),
-  Rule(
-    'clipping',
-    'must be fixed for `aggregation` distributed and for noise that is '
-    'correlated between rounds',
-    lambda c: (
-      c.clipping == 'fixed'
-      or (c.aggregation != 'distributed' and not is_correlated(c))
-    ),
-  ),
-  Rule(
-    'aggregation',
-    'must be plain or secure but for noise of dp_fed_avg that is independent '
-    'between rounds',
-    lambda c: (
-      c.aggregation != 'distributed' or (_has_noise(c) and not is_correlated(c))
-    ),
-  ),
-  Rule(
-    'accountant',
-    'must be rdp for `aggregation` distributed: pld is not proved for sampled '
-    'noise in integers',
-    lambda c: c.aggregation != 'distributed' or c.accountant == 'rdp',
-  ),
-  Rule(
-    'sampling',
-    'must not be paper for `aggregation` distributed: its cohorts are charged '
-    'by pld',
-    lambda c: c.aggregation != 'distributed' or c.sampling != 'paper',
-  ),
-  _only(
-    'sum_bits',
-    '`aggregation` distributed',
-    lambda c: c.aggregation == 'distributed',
-  ),
-  _only(
-    'aggregator',
-    'fed_avg, ce_fed_avg and dp_fed_avg',
-    lambda c: c.algorithm != 'model_clipping_fed_avg',
-  ),
-  # Privacy.
-  *(
-    _only(name, 'dp_fed_avg, which adds noise,', _has_noise)
-    for name in (
-      *('target_epsilon', 'target_delta', 'noise_multiplier', 'mechanism'),
-      *('noise_clients_per_round', 'audit_canaries'),
-    )
-  ),
-  Rule(
-    'target_delta',
-    'must be given for dp_fed_avg',
-    lambda c: not _has_noise(c) or c.target_delta is not None,
-  ),
-  Rule(
-    'target_epsilon',
-    'or `noise_multiplier` must be given for dp_fed_avg, and not both',
-    lambda c: (
-      not _has_noise(c)
-      or (c.target_epsilon is None) != (c.noise_multiplier is None)
-    ),
-  ),
-  Rule(
-    'mechanism',
-    'must be gaussian for `aggregator`, whose plan charges noise that is '
-    'independent between rounds',
-    lambda c: not (_is_own(c) and is_correlated(c)),
-  ),
-  Rule(
-    'audit_canaries',
-    'must be given for noise at the server that is independent between rounds, '
-    'with a given constant clipping norm, and without '
-    '`simulation_diagnostics`',
-    lambda c: (
-      c.audit_canaries is None
-      or (
-        not is_correlated(c)
-        and c.aggregation != 'distributed'
-        and c.clipping != 'adaptive'
-        and _has_norm(c)
-        and not c.simulation_diagnostics
-      )
-    ),
-  ),
-  Rule(
-    'noise_clients_per_round',
-    'must be given for noise at the server that is independent between rounds, '
-    'of cohorts by `sampling` poisson or fixed_size, without `aggregator` and '
-    '`audit_canaries`',
-    lambda c: (
-      c.noise_clients_per_round is None
-      or (
-        not is_correlated(c)
-        and c.aggregation != 'distributed'
-        and c.sampling in ('poisson', 'fixed_size')
-        and not _is_own(c)
-        and c.audit_canaries is None
-      )
-    ),
-  ),
-  # Local steps.
-  Rule(
-    'local_step',
-    'must be sgd, momentum, proximal, scaffold, FILE.py:function or '
-    'module:function',
-    lambda c: (
-      c.local_step in LOCAL_STEPS
-      or named_functions.is_function_name(c.local_step)
-    ),
-  ),
-  _only(
-    'proximal_mu',
-    '`local_step` proximal',
-    lambda c: c.local_step == 'proximal',
-  ),
-  Rule(
-    'proximal_mu',
-    'must be given for `local_step` proximal',
-    lambda c: c.local_step != 'proximal' or c.proximal_mu is not None,
-  ),
-)
-
-# Of steps whose clients keep something from round to round.
-_RULES_OF_KEEPING: tuple[Rule, ...] = (
-  Rule(
-    'algorithm',
-    'must not be model_clipping_fed_avg for a `local_step` whose clients keep '
-    'something: they send updates',
-    lambda c: c.algorithm != 'model_clipping_fed_avg',
-  ),
-  Rule(
-    'clipping',
-    'must be fixed for a `local_step` whose clients keep something, which '
-    'follows updates that are cut to c',
-    lambda c: c.clipping == 'fixed',
-  ),
-  Rule(
-    'aggregator',
-    'must not be given for a `local_step` whose clients keep something, which '
-    'has to know how updates are clipped',
-    lambda c: not _is_own(c),
-  ),
-  Rule(
-    'audit_canaries',
-    'must not be given for a `local_step` whose clients keep something, which '
-    'canaries do not',
-    lambda c: c.audit_canaries is None,
-  ),
-  Rule(
-    'sampling',
-    f'must be one of {", ".join(_SAMPLINGS_TO_KEEP_UNDER)} for a `local_step` '
-    'whose clients keep something: what they send tells who took part in '
-    'earlier rounds, and no amplification by that sampling is proved then',
-    lambda c: not is_private(c) or c.sampling in _SAMPLINGS_TO_KEEP_UNDER,
-  ),
-)
 
 
 def check(config: Config) -> None:
   """Raises unless the settings go together.
 
+  Args:
+    config: The settings; without the number of clients, any will do.
+
   Raises:
     ValueError: If they do not.
   """
-  if config.algorithm not in ALGORITHMS:
-    raise ValueError(
-      f'`algorithm` must be one of {", ".join(ALGORITHMS)}, found '
-      f'{config.algorithm!r}.'
+  c = config
+  clips_updates = c.algorithm in ('ce_fed_avg', 'dp_fed_avg')
+  has_noise = c.algorithm == 'dp_fed_avg'
+  has_norm = not (c.clipping_norm is None and c.clipping_norm_from is None)
+  is_own = c.aggregator is not None
+  is_distributed = c.aggregation == 'distributed'
+  without_noise, independent, correlated = _SAMPLINGS
+  noise = without_noise
+  if has_noise:
+    noise = correlated if is_correlated(c) else independent
+  # Secure sums have the bounds of a constant c.
+  clippings = ['fixed', 'per_layer', 'adaptive']
+  if is_distributed or is_correlated(c):
+    clippings = clippings[:1]
+  elif c.aggregation == 'secure':
+    clippings = clippings[:2]
+
+  def only(setting: str, holds: Any, where: str) -> Rule:
+    """The rule that a setting is given only where it has an effect."""
+    is_given = (
+      getattr(c, setting) != Config.__dataclass_fields__[setting].default
     )
-  _check(config, RULES)
+    return Rule(
+      holds or not is_given, setting, f'must be given for {where} only'
+    )
+
+  _check_rules(
+    c,
+    Rule(
+      c.algorithm in ALGORITHMS,
+      'algorithm',
+      f'must be one of {", ".join(ALGORITHMS)}',
+    ),
+    # Data and cohorts.
+    Rule(
+      c.num_clients is None or c.clients_per_round <= c.num_clients,
+      'clients_per_round',
+      f'must be at most the {c.num_clients} clients that there are',
+    ),
+    Rule(
+      len(set(c.update_rounds)) == len(c.update_rounds)
+      and max(c.update_rounds, default=0) < c.num_rounds,
+      'update_rounds',
+      'must be different rounds below `num_rounds`, counted from 0',
+    ),
+    Rule(
+      c.sampling in _SAMPLINGS[noise],
+      'sampling',
+      f'must be one of {", ".join(_SAMPLINGS[noise])} for {noise}',
+    ),
+    only(
+      'min_separation',
+      c.sampling in _IN_TURNS,
+      f'`sampling` {", ".join(_IN_TURNS)}',
+    ),
+    # Clipping.
+    only('clipping_norm', c.algorithm != 'fed_avg', 'an algorithm that clips'),
+    only(
+      'clipping_norm_from', clips_updates, 'an algorithm that clips updates'
+    ),
+    Rule(
+      c.algorithm == 'fed_avg' or is_own or has_norm,
+      'clipping_norm',
+      'must be given: as a number, which for adaptive `clipping` may be a '
+      'rough guess; or by `clipping_norm_from`, from a run of fed_avg (half of '
+      'the mean norm of its updates, an exact figure with which nothing is '
+      'guaranteed) or from a private run with `clipping` adaptive, whose '
+      'epsilon is spent too',
+    ),
+    Rule(
+      c.clipping_norm is None or c.clipping_norm_from is None,
+      'clipping_norm',
+      'and `clipping_norm_from` exclude each other',
+    ),
+    *(
+      only(
+        setting,
+        clips_updates and not is_own,
+        'an algorithm that clips updates, and without `aggregator`,',
+      )
+      for setting in ('clipping', 'aggregation')
+    ),
+    Rule(
+      c.clipping in clippings,
+      'clipping',
+      f'must be {" or ".join(clippings)} for `aggregation` {c.aggregation} and '
+      f'`mechanism` {c.mechanism}',
+    ),
+    Rule(
+      not is_distributed or noise == independent,
+      'aggregation',
+      f'must be plain or secure but for {independent}',
+    ),
+    # The paper's cohorts are charged by pld.
+    Rule(
+      not is_distributed or (c.accountant == 'rdp' and c.sampling != 'paper'),
+      'aggregation',
+      'must not be distributed for `accountant` pld and `sampling` paper: pld '
+      'is not proved for sampled noise in integers',
+    ),
+    only('sum_bits', is_distributed, '`aggregation` distributed'),
+    only(
+      'aggregator',
+      c.algorithm != 'model_clipping_fed_avg',
+      'fed_avg, ce_fed_avg and dp_fed_avg',
+    ),
+    # Privacy.
+    *(
+      only(setting, has_noise, 'dp_fed_avg, which adds noise,')
+      for setting in (
+        *('target_epsilon', 'target_delta', 'noise_multiplier', 'mechanism'),
+        *('noise_clients_per_round', 'audit_canaries'),
+      )
+    ),
+    Rule(
+      not has_noise or c.target_delta is not None,
+      'target_delta',
+      'must be given for dp_fed_avg',
+    ),
+    Rule(
+      not has_noise
+      or (c.target_epsilon is None) != (c.noise_multiplier is None),
+      'target_epsilon',
+      'or `noise_multiplier` must be given for dp_fed_avg, and not both',
+    ),
+    Rule(
+      not (is_own and is_correlated(c)),
+      'mechanism',
+      f'must be gaussian for `aggregator`, whose plan charges {independent}',
+    ),
+    Rule(
+      c.audit_canaries is None
+      or (
+        not (is_correlated(c) or is_distributed or c.simulation_diagnostics)
+        and c.clipping != 'adaptive'
+        and has_norm
+      ),
+      'audit_canaries',
+      f'must be given for {independent}, from the server, with a given '
+      'constant clipping norm, and without `simulation_diagnostics`',
+    ),
+    Rule(
+      c.noise_clients_per_round is None
+      or (
+        not (is_correlated(c) or is_distributed or is_own)
+        and c.sampling in ('poisson', 'fixed_size')
+        and c.audit_canaries is None
+      ),
+      'noise_clients_per_round',
+      f'must be given for {independent}, from the server, with `sampling` '
+      'poisson or fixed_size, and without `aggregator` and `audit_canaries`',
+    ),
+    # Others.
+    only('proximal_mu', c.local_step == 'proximal', '`local_step` proximal'),
+    only('num_workers', c.runtime != 'in_process', 'a `runtime` on Ray'),
+  )
 
 
-def _check(config: Config, rules: tuple[Rule, ...]) -> None:
+def _check_keeping(config: Config) -> None:
+  """Raises if clients cannot keep something under the settings."""
+  where = 'for a `local_step` whose clients keep something'
+  _check_rules(
+    config,
+    # What is kept follows updates that are cut to c.
+    Rule(config.clipping == 'fixed', 'clipping', f'must be fixed {where}'),
+    Rule(config.aggregator is None, 'aggregator', f'must not be given {where}'),
+    # Canaries keep nothing.
+    Rule(
+      config.audit_canaries is None,
+      'audit_canaries',
+      f'must not be given {where}',
+    ),
+    Rule(
+      not is_private(config) or config.sampling in _SAMPLINGS_TO_KEEP_UNDER,
+      'sampling',
+      f'must be one of {", ".join(_SAMPLINGS_TO_KEEP_UNDER)} {where}: what '
+      'they send tells who took part in earlier rounds, and no amplification '
+      'by that sampling is proved then',
+    ),
+  )
+
+
+def _check_rules(config: Config, *rules: Rule) -> None:
   for rule in rules:
-    if not rule.holds(config):
+    if not rule.holds:
       found = getattr(config, rule.setting)
       shown = 'none' if found is None else found
       raise ValueError(f'`{rule.setting}` {rule.must}, found {shown}.')
 
 
-def min_separation(config: Config, num_clients: int) -> int:
-  """Returns b, by default the most that N clients allow.
-
-  Args:
-    config: The settings.
-    num_clients: N.
-  """
-  if config.min_separation is not None:
-    return config.min_separation
-  return max(1, num_clients // config.clients_per_round)
+def _min_separation(config: Config) -> int:
+  """Returns b, by default the most that N clients allow."""
+  return config.min_separation or max(
+    1, config.num_clients // config.clients_per_round
+  )
 
 
 def find_plan(
-  config: Config, num_clients: int, ledger: pathlib.Path | None = None
+  config: Config, ledger: pathlib.Path | None = None
 ) -> Plan | None:
   """Returns the privacy plan of a run; `None` for one without.
 
@@ -395,8 +302,7 @@ def find_plan(
   its ledger: nothing is searched for again.
 
   Args:
-    config: The settings.
-    num_clients: The clients of its data, without canaries.
+    config: The settings, with the number of clients, without canaries.
     ledger: The ledger of the run; `None` for a new plan.
 
   Raises:
@@ -405,29 +311,28 @@ def find_plan(
   """
   if not is_private(config):
     return None
-  asked = _plan_settings(config, num_clients)
+  num_canaries = 2 * (config.audit_canaries or 0)
   if ledger is not None:
-    sought = dict(asked)
-    if config.audit_canaries is not None:
+    sought = _plan_settings(config)
+    if num_canaries:
       sought['num_clients'], sought['clients_per_round'] = (
         audit.add_canaries_to_population(
-          num_clients, config.clients_per_round, 2 * config.audit_canaries
+          config.num_clients, config.clients_per_round, num_canaries
         )
       )
     kept = privacy.read_plan(ledger, **sought)
     if kept is not None:
-      _check_mechanism(config, kept, ledger)
       return kept
-  plan = _create_plan(config, asked)
-  if config.audit_canaries is None:
-    return plan
-  return audit.add_canaries_to_plan(plan, 2 * config.audit_canaries)
+  plan = _create_plan(config)
+  return (
+    audit.add_canaries_to_plan(plan, num_canaries) if num_canaries else plan
+  )
 
 
-def _plan_settings(config: Config, num_clients: int) -> dict[str, Any]:
+def _plan_settings(config: Config) -> dict[str, Any]:
   """Returns the attributes of a plan that are given, not searched for."""
   settings = dict(
-    num_clients=num_clients,
+    num_clients=config.num_clients,
     clients_per_round=config.clients_per_round,
     num_rounds=config.num_rounds,
     target_delta=config.target_delta,
@@ -438,7 +343,7 @@ def _plan_settings(config: Config, num_clients: int) -> dict[str, Any]:
   else:
     settings['target_epsilon'] = config.target_epsilon
   if is_correlated(config):
-    return settings | dict(min_separation=min_separation(config, num_clients))
+    return settings | dict(min_separation=_min_separation(config))
   if config.sampling == 'paper':
     # What its cohorts cost; a target would stop the run.
     settings.pop('target_epsilon', None)
@@ -446,50 +351,36 @@ def _plan_settings(config: Config, num_clients: int) -> dict[str, Any]:
   return settings | dict(accountant=config.accountant)
 
 
-def _create_plan(config: Config, settings: dict[str, Any]) -> Plan:
+def _create_plan(config: Config) -> Plan:
+  """Returns a new plan, without canaries; its noise may have to be found."""
+  settings = _plan_settings(config)
+  kind: Any = privacy.PrivacyPlan
   if is_correlated(config):
-    sought = ('target_delta', 'target_epsilon', 'noise_multiplier')
-    strategy = privacy.build_strategy(
+    kind = privacy.CorrelatedNoisePlan
+    settings['strategy'] = privacy.build_strategy(
       config.mechanism,
-      **{k: v for k, v in settings.items() if k not in sought},
+      num_rounds=settings.pop('num_rounds'),
+      num_clients=config.num_clients,
+      clients_per_round=config.clients_per_round,
+      min_separation=settings['min_separation'],
+      sampling=config.sampling,
     )
-    settings = settings | dict(strategy=strategy)
-    del settings['num_rounds']
-    return _find_noise(privacy.CorrelatedNoisePlan, settings)
   if config.sampling == 'paper':
     # Departs from the paper: it charges fixed cohorts as Poisson samples.
-    poisson = paper_plan(config, settings['num_clients'])
-    settings = settings | dict(noise_multiplier=poisson.noise_multiplier)
-  return _find_noise(privacy.PrivacyPlan, settings)
-
-
-def _find_noise(kind: Any, settings: Mapping[str, Any]) -> Plan:
+    settings['noise_multiplier'] = paper_plan(config).noise_multiplier
   if 'noise_multiplier' in settings:
     return kind.from_noise_multiplier(**settings)
   return kind.from_target_epsilon(**settings)
 
 
-def paper_plan(config: Config, num_clients: int) -> privacy.PrivacyPlan:
+def paper_plan(config: Config) -> Plan:
   """Returns the plan by which the paper charges: that of Poisson samples.
 
   Args:
-    config: The settings of a run with `sampling` paper.
-    num_clients: N.
+    config: The settings of a run with `sampling` paper, with the number of
+      clients.
   """
-  as_poisson = dataclasses.replace(config, sampling='poisson')
-  return _create_plan(as_poisson, _plan_settings(as_poisson, num_clients))
-
-
-def _check_mechanism(config: Config, kept: Plan, ledger: pathlib.Path) -> None:
-  """Raises if a ledger charges for noise of another kind."""
-  mechanism = 'gaussian'
-  if isinstance(kept, privacy.CorrelatedNoisePlan):
-    mechanism = kept.strategy.kind
-  if mechanism != config.mechanism:
-    raise ValueError(
-      f'`mechanism` must be {mechanism}, which the ledger {ledger} charges '
-      f'for, found {config.mechanism}.'
-    )
+  return _create_plan(dataclasses.replace(config, sampling='poisson'))
 
 
 def create_sampler(
@@ -502,22 +393,23 @@ def create_sampler(
     plan: The plan of the run; `None` for one without.
     client_ids: The clients.
   """
-  seed = config.sampling_seed
+  seed, cohort = config.sampling_seed, config.clients_per_round
   if plan is not None:
     return client_sampling.build_private_sampler(plan, client_ids, seed=seed)
   if config.sampling == 'poisson':
-    prob = config.clients_per_round / len(client_ids)
     return client_sampling.PoissonSampler(
-      client_ids, sampling_prob=prob, seed=seed
+      client_ids, sampling_prob=cohort / len(client_ids), seed=seed
     )
-  fixed = dict(clients_per_round=config.clients_per_round, seed=seed)
   if config.sampling == 'round_robin':
     return client_sampling.RoundRobinSampler(
       client_ids,
-      min_separation=min_separation(config, len(client_ids)),
-      **fixed,
+      min_separation=_min_separation(config),
+      clients_per_round=cohort,
+      seed=seed,
     )
-  return client_sampling.FixedSizeSampler(client_ids, **fixed)
+  return client_sampling.FixedSizeSampler(
+    client_ids, clients_per_round=cohort, seed=seed
+  )
 
 
 def _fed_avg(config: Config, plan: Any, noise: Any, model_fn: ModelFn) -> None:
@@ -609,20 +501,14 @@ ALGORITHMS: Mapping[str, Callable[[Config, Any, Any, ModelFn], Any]] = {
 
 
 def create_aggregator(
-  config: Config,
-  plan: Plan | None,
-  model_fn: ModelFn,
-  *,
-  num_clients: int,
-  functions: Functions,
+  config: Config, plan: Plan | None, model_fn: ModelFn, functions: Functions
 ) -> tff.aggregators.UnweightedAggregationFactory | None:
   """Returns what aggregates the updates; `None` is TFF's own mean.
 
   Args:
-    config: The settings.
+    config: The settings, with the number of clients.
     plan: The plan of the run; `None` for one that is not private.
     model_fn: The model whose updates are aggregated.
-    num_clients: N.
     functions: What names of functions in `config` stand for, where they are not
       to be loaded by name.
 
@@ -632,48 +518,41 @@ def create_aggregator(
   """
   if config.aggregator is not None:
     return _own_aggregator(config, plan, model_fn, functions)
-  noise = _find_noise_of_mean(config, plan, num_clients)
+  noise = _find_noise(config, plan)
   return ALGORITHMS[config.algorithm](config, plan, noise, model_fn)
 
 
-def _find_noise_of_mean(
-  config: Config, plan: Plan | None, num_clients: int
+def _find_noise(
+  config: Config, plan: Plan | None
 ) -> obligations.AggregatorParameters | None:
   """Returns the noise multiplier and P; `None` without noise.
 
   A simulation of M clients has the noise on the mean of a plan for cohorts of
   M, of a population that is as many times larger as M is than P.
   """
-  if config.noise_clients_per_round is None:
-    return None if plan is None else plan.aggregator_parameters
   cohort, simulated = config.clients_per_round, config.noise_clients_per_round
-  population = round(num_clients * simulated / cohort)
+  if simulated is None:
+    return None if plan is None else plan.aggregator_parameters
   larger = dataclasses.replace(
-    config, clients_per_round=simulated, num_clients=population
+    config,
+    clients_per_round=simulated,
+    num_clients=round(config.num_clients * simulated / cohort),
   )
-  found = _create_plan(larger, _plan_settings(larger, population))
-  return obligations.AggregatorParameters(
-    found.noise_multiplier * cohort / simulated, cohort
-  )
+  noise_multiplier = _create_plan(larger).noise_multiplier * cohort / simulated
+  return obligations.AggregatorParameters(noise_multiplier, cohort)
 
 
 def _own_aggregator(
   config: Config, plan: Plan | None, model_fn: ModelFn, functions: Functions
 ) -> tff.aggregators.UnweightedAggregationFactory:
   """Returns what a user's function returns, if it can be used."""
-  function = named_functions.find(functions, 'aggregator', config.aggregator)
   given = dict(clipping_norm=config.clipping_norm, plan=plan)
-  arguments = {k: v for k, v in given.items() if v is not None}
-  name = named_functions.name_of(function)
-  factory = named_functions.call(
-    'aggregator', function, f'({", ".join(arguments)})', **arguments
+  factory = named_functions.make(
+    'aggregator',
+    named_functions.find(functions, 'aggregator', config.aggregator),
+    tff.aggregators.UnweightedAggregationFactory,
+    **{k: v for k, v in given.items() if v is not None},
   )
-  if not isinstance(factory, tff.aggregators.UnweightedAggregationFactory):
-    raise TypeError(
-      '`aggregator` must be a function that returns a '
-      '`tff.aggregators.UnweightedAggregationFactory`, found that '
-      f'{name} returns {type(factory).__name__}.'
-    )
   weights_type = tff.learning.models.weights_type_from_model(model_fn)
   named_functions.call(
     'aggregator', factory.create, '(value_type)', weights_type.trainable
@@ -691,14 +570,11 @@ LOCAL_STEPS: Mapping[str, Callable[[Config, float], steps.LocalStep]] = {
 }
 
 
-def create_local_step(
-  config: Config, num_clients: int, functions: Functions
-) -> steps.LocalStep:
+def create_local_step(config: Config, functions: Functions) -> steps.LocalStep:
   """Returns the local step of a run.
 
   Args:
-    config: The settings.
-    num_clients: N.
+    config: The settings, with the number of clients.
     functions: As of `create_aggregator`.
 
   Raises:
@@ -706,29 +582,20 @@ def create_local_step(
     ValueError: If it fails, or its clients keep something under settings that
       do not allow it.
   """
-  share = config.clients_per_round / num_clients
+  share = config.clients_per_round / config.num_clients
   if config.local_step in LOCAL_STEPS:
     step = LOCAL_STEPS[config.local_step](config, share)
   else:
     function = named_functions.find(functions, 'local_step', config.local_step)
     given = dict(participation=share, clipping_norm=config.clipping_norm)
-    arguments = {
+    named = {
       k: v for k, v in given.items() if named_functions.takes(function, k)
     }
-    step = named_functions.call(
-      'local_step',
-      function,
-      '() and, by name, participation and clipping_norm',
-      **arguments,
+    step = named_functions.make(
+      'local_step', function, steps.LocalStep, **named
     )
-    if not isinstance(step, steps.LocalStep):
-      raise TypeError(
-        '`local_step` must be a function that returns a `LocalStep`, found '
-        f'that {named_functions.name_of(function)} returns '
-        f'{type(step).__name__}.'
-      )
   if isinstance(step, steps.KeepingStep):
-    _check(config, _RULES_OF_KEEPING)
+    _check_keeping(config)
   return step
 
 
@@ -739,12 +606,12 @@ def create_server_optimizer(
   rate = config.server_learning_rate
   optimizers = tff.learning.optimizers
   return {
-    'sgd': lambda: optimizers.build_sgdm(rate),
-    'momentum': lambda: optimizers.build_sgdm(rate, momentum=_MOMENTUM),
-    'adam': lambda: optimizers.build_adam(rate, epsilon=_EPSILON),
-    'yogi': lambda: optimizers.build_yogi(rate, epsilon=_EPSILON),
-    'adagrad': lambda: optimizers.build_adagrad(rate, epsilon=_EPSILON),
-  }[config.server_optimizer]()
+    'sgd': optimizers.build_sgdm(rate),
+    'momentum': optimizers.build_sgdm(rate, momentum=_MOMENTUM),
+    'adam': optimizers.build_adam(rate, epsilon=_EPSILON),
+    'yogi': optimizers.build_yogi(rate, epsilon=_EPSILON),
+    'adagrad': optimizers.build_adagrad(rate, epsilon=_EPSILON),
+  }[config.server_optimizer]
 
 
 def create_process(
@@ -753,18 +620,16 @@ def create_process(
   model_fn: ModelFn,
   *,
   clients: Any,
-  num_clients: int,
   functions: Functions,
   canaries: audit.Canaries | None = None,
 ) -> tff.learning.templates.LearningProcess:
   """Returns the learning process of a run.
 
   Args:
-    config: The settings.
+    config: The settings, with the number of clients, without canaries.
     plan: The plan of the run; `None` for one that is not private.
     model_fn: The model that clients train.
     clients: The store of the clients.
-    num_clients: N, without canaries.
     functions: As of `create_aggregator`.
     canaries: Those among the clients of an audited run.
   """
@@ -774,7 +639,7 @@ def create_process(
     client_learning_rate=config.client_learning_rate,
     client_store=clients,
     seed=config.seed,
-    local_step=create_local_step(config, num_clients, functions),
+    local_step=create_local_step(config, functions),
     server_optimizer=create_server_optimizer(config),
     measure_updates=measures_updates(config),
   )
@@ -782,9 +647,7 @@ def create_process(
     return learning.build_model_clipping_fed_avg(
       model_fn, clipping_norm=config.clipping_norm, **work
     )
-  aggregator = create_aggregator(
-    config, plan, model_fn, num_clients=num_clients, functions=functions
-  )
+  aggregator = create_aggregator(config, plan, model_fn, functions)
   if canaries is not None:
     aggregator = aggregators.add_canary_products(aggregator, canaries)
   return learning.build_fed_avg(model_fn, model_aggregator=aggregator, **work)

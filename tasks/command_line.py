@@ -18,11 +18,17 @@ _FLAGS = {'model_fn': 'model', 'process': 'aggregator'}
 # Modules whose warnings are for whoever gives the flags.
 _OURS = ('analysis', 'tasks', 'tff_clipping')
 
+_WRONG_SETTINGS = (TypeError, ValueError, ModuleNotFoundError, flags.Error)
+
 _interrupted = False
 
 
 def run(main: Callable[[Sequence[str]], int]) -> None:
-  """Parses the flags, runs a command and exits with its code; 130 by Ctrl-C.
+  """Parses the flags, runs a command and exits with its code.
+
+  Of an exception, the code is 2 for a wrong flag or setting (TypeError,
+  ValueError, absl.flags.Error, ModuleNotFoundError), 5 for a file (OSError) and
+  130 for Ctrl-C, each with one line; any other is raised.
 
   `absl.app.run` would break Keras here: TensorFlow 2.14, imported after it has
   started, runs an operation in the midst of its own import.
@@ -40,9 +46,6 @@ def run(main: Callable[[Sequence[str]], int]) -> None:
     argv = flags.FLAGS(sys.argv)
     if len(argv) > 1:
       raise flags.Error(f'Only flags are taken, found {argv[1]!r}.')
-  except flags.UnrecognizedFlagError as e:
-    print_error(flags.Error(_suggest_flags(e)))
-    sys.exit(2)
   except flags.Error as e:
     print_error(e)
     sys.exit(2)
@@ -57,10 +60,14 @@ def run(main: Callable[[Sequence[str]], int]) -> None:
     with _handling_interrupts(_remember):
       code = main(argv)
   except (KeyboardInterrupt, Exception) as e:
-    if not isinstance(e, KeyboardInterrupt) and not _interrupted:
+    if isinstance(e, KeyboardInterrupt) or _interrupted:
+      print('Interrupted.', file=sys.stderr)
+      code = 130
+    elif isinstance(e, (*_WRONG_SETTINGS, OSError)):
+      print_error(e)
+      code = 2 if isinstance(e, _WRONG_SETTINGS) else 5
+    else:
       raise
-    print('Interrupted.', file=sys.stderr)
-    code = 130
   _drop_first_context()
   # One that `main` took for another error.
   sys.exit(130 if code and _interrupted else code)
@@ -194,24 +201,6 @@ def _drop_first_context() -> None:
   if 'tff_clipping.runtime' in sys.modules:
     sys.modules['tff_clipping.runtime'].set_default_context()
     gc.collect()
-
-
-def _suggest_flags(error: flags.UnrecognizedFlagError) -> str:
-  """Returns an error in words, with the flags that may have been meant.
-
-  For a part of a name, such as `epsilon`, these are the names that it is a part
-  of; else those that absl finds to be spelled alike.
-  """
-  part = error.flagname
-  meant = [
-    name
-    for name in flags.FLAGS
-    if part in name.split('_') or name.endswith(f'_{part}')
-  ]
-  if not meant:
-    return str(error)
-  said = str(error).partition('. Did you mean')[0]
-  return f'{said}. Did you mean: {", ".join(meant)} ?'
 
 
 def print_error(error: Exception) -> None:

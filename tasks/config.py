@@ -5,6 +5,7 @@ A `Config` is plain values, checked one by one. Which values go together,
 """
 
 import dataclasses
+import functools
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,14 +36,27 @@ _OF_THE_MACHINE = (
 _Check = Callable[[str, Any], Any]
 
 
+def _check_text(name: str, value: Any) -> None:
+  if not isinstance(value, str):
+    raise TypeError(f'`{name}` must be a string, found {value!r}.')
+
+
+def _check_truth(name: str, value: Any) -> None:
+  if not isinstance(value, bool):
+    raise TypeError(f'`{name}` must be True or False, found {value!r}.')
+
+
 def _setting(
   text: str,
-  default: Any = dataclasses.MISSING,
-  check: _Check | None = None,
+  default: Any = None,
+  check: _Check = _check_text,
+  *,
+  required: bool = False,
 ) -> Any:
-  """Returns a field; without a default it must be given, `None` is not."""
+  """Returns a field; `check` is of each value of a tuple."""
   return dataclasses.field(
-    default=default, metadata={'help': text, 'check': check}
+    default=default,
+    metadata={'help': text, 'check': check, 'required': required},
   )
 
 
@@ -72,7 +86,8 @@ class Config:
 
   task: str = _setting(
     'The data: a name of docs/data.md, FILE.npz, FILE.csv, FILE.py:function '
-    'or module:function.'
+    'or module:function.',
+    required=True,
   )
   partition: str = _setting(
     'The split over clients: natural (by those of the data), iid, '
@@ -88,7 +103,7 @@ class Config:
     _at_least(1),
   )
   dirichlet_alpha: float = _setting(
-    'The concentration of --partition=dirichlet.', 0.5
+    'The concentration of --partition=dirichlet.', 0.5, _positive
   )
   shards_per_client: int = _setting('For --partition=shards.', 2, _at_least(1))
   held_out_clients: int | None = _setting(
@@ -98,20 +113,20 @@ class Config:
     _at_least(1),
   )
   data_dir: str | None = _setting(
-    'The folder of the files; else Keras and TFF download.', None
+    'The folder of the files; else Keras and TFF download.'
   )
   cache_dir: str | None = _setting(
-    'Where client stores go; else the XDG cache.', None
+    'Where client stores go; else the XDG cache.'
   )
 
   model: str = _setting(
     'mlp, alexnet, mobilenet_v2, resnet18 or shakespeare_lstm; or your own: '
-    'FILE.py:function or module:function, which returns a Keras model.'
+    'FILE.py:function or module:function, which returns a Keras model.',
+    required=True,
   )
   loss: str | None = _setting(
     'What clients minimise: a loss of Keras, such as mean_squared_error, or '
-    'FILE.py:function; else the cross-entropy of classes.',
-    None,
+    'FILE.py:function; else the cross-entropy of classes.'
   )
   metrics: tuple[str, ...] = _setting(
     'What is measured on the test set, with commas, the one that decides '
@@ -138,13 +153,16 @@ class Config:
 
   algorithm: str = _setting(
     'fed_avg (Alg. 1), ce_fed_avg (clips updates), dp_fed_avg (clips updates '
-    'and adds noise) or model_clipping_fed_avg (clips models).'
+    'and adds noise) or model_clipping_fed_avg (clips models).',
+    required=True,
   )
-  num_rounds: int = _setting('T.', check=_at_least(1, 10**7))
+  num_rounds: int = _setting('T.', None, _at_least(1, 10**7), required=True)
   clients_per_round: int = _setting(
     'P, the size of a cohort; the expected size for --sampling=poisson and '
     'random_allocation.',
-    check=_at_least(1),
+    None,
+    _at_least(1),
+    required=True,
   )
   sampling: str = _setting(
     'Who takes part: fixed_size, poisson or round_robin; with noise poisson, '
@@ -159,9 +177,15 @@ class Config:
     None,
     _at_least(1),
   )
-  local_steps: int = _setting('Q, the steps of a client.', check=_at_least(1))
-  batch_size: int = _setting('Examples in a local step.', check=_at_least(1))
-  client_learning_rate: float = _setting('eta_l.', check=_positive)
+  local_steps: int = _setting(
+    'Q, the steps of a client.', None, _at_least(1), required=True
+  )
+  batch_size: int = _setting(
+    'Examples in a local step.', None, _at_least(1), required=True
+  )
+  client_learning_rate: float = _setting(
+    'eta_l.', None, _positive, required=True
+  )
   local_step: str = _setting(
     'What a client does in a step: sgd, momentum (0.9), proximal (FedProx, '
     '--proximal_mu), scaffold (clients keep a control), or FILE.py:function, '
@@ -194,8 +218,7 @@ class Config:
   clipping_norm_from: str | None = _setting(
     'The folder of a finished run that gives c: half of the mean norm of the '
     'updates of fed_avg, an exact figure; or the last c of a dp_fed_avg run '
-    'with --clipping=adaptive, whose epsilon is spent too.',
-    None,
+    'with --clipping=adaptive, whose epsilon is spent too.'
   )
   aggregation: str = _setting(
     'plain, secure (secure sums; noise at the server) or, for dp_fed_avg, '
@@ -212,8 +235,7 @@ class Config:
   aggregator: str | None = _setting(
     "Your own in place of the algorithm's: FILE.py:function or "
     'module:function, which returns an unweighted aggregation factory of TFF; '
-    'docs/your_own.md.',
-    None,
+    'docs/your_own.md.'
   )
 
   target_epsilon: float | None = _setting(
@@ -250,10 +272,11 @@ class Config:
   simulation_diagnostics: bool = _setting(
     "Measure the clients' exact updates in a private run too. Not private.",
     False,
+    _check_truth,
   )
 
   output_dir: str | None = _setting(
-    'The folder of the run; that of a row is in runs/ by default.', None
+    'The folder of the run; that of a row is in runs/ by default.'
   )
   seed: int = _setting(
     'For the split, the shuffling, the initial model, and the cohorts of runs '
@@ -291,16 +314,17 @@ class Config:
   )
 
   def __post_init__(self):
+    missing = []
     for field in dataclasses.fields(self):
       value = _plain(getattr(self, field.name))
       object.__setattr__(self, field.name, value)
       if value is None and field.default is None:
+        missing += [f'`{field.name}`'] if field.metadata['required'] else []
         continue
-      each = value if isinstance(value, tuple) else (value,)
-      for one in each:
-        _check_kind(field, one)
-        if field.metadata['check'] is not None:
-          field.metadata['check'](field.name, one)
+      for each in value if isinstance(value, tuple) else (value,):
+        field.metadata['check'](field.name, each)
+    if missing:
+      raise ValueError(f'{", ".join(missing)} must be given.')
     if self.model_seed is None:
       object.__setattr__(self, 'model_seed', self.seed)
 
@@ -312,18 +336,6 @@ class Config:
       if name not in _OF_THE_MACHINE
     }
 
-  @classmethod
-  def from_json(cls, saved: Mapping[str, Any]) -> 'Config':
-    """Returns the settings that `to_json` gave.
-
-    Raises:
-      TypeError: If a value is of the wrong kind, or no setting.
-      ValueError: If a value is out of range.
-    """
-    return create(
-      **{k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()}
-    )
-
   def differences(self, saved: Mapping[str, Any]) -> list[str]:
     """Returns what tells these settings from saved ones, a phrase each."""
     mine = self.to_json()
@@ -332,32 +344,6 @@ class Config:
       for name in {**mine, **saved}
       if not slack.agree(saved.get(name), mine.get(name))
     ]
-
-
-def create(**values: Any) -> Config:
-  """Returns a `Config`.
-
-  Args:
-    **values: The settings.
-
-  Raises:
-    TypeError: If one is no setting, or of the wrong kind.
-    ValueError: If one is missing, or out of range.
-  """
-  fields = {field.name: field for field in dataclasses.fields(Config)}
-  for name in values:
-    if name not in fields:
-      near = [k for k in fields if k.endswith(f'_{name}')]
-      hint = f': is it {" or ".join(near)}?' if near else '.'
-      raise TypeError(f'`{name}` is no setting{hint}')
-  missing = [
-    f'`{name}`'
-    for name, field in fields.items()
-    if field.default is dataclasses.MISSING and values.get(name) is None
-  ]
-  if missing:
-    raise ValueError(f'{", ".join(missing)} must be given.')
-  return Config(**values)
 
 
 def _plain(value: Any) -> Any:
@@ -369,23 +355,6 @@ def _plain(value: Any) -> Any:
   return value
 
 
-def _kind(field: dataclasses.Field) -> type:
-  """Returns the type of a value, or of each in a tuple."""
-  args = [a for a in typing.get_args(field.type) if a not in (type(None), ...)]
-  return args[0] if args else field.type
-
-
-def _check_kind(field: dataclasses.Field, value: Any) -> None:
-  kind = _kind(field)
-  if kind is int:
-    argument_checks.check_integer(field.name, value)
-  elif kind is float:
-    argument_checks.check_number(field.name, value)
-  elif not isinstance(value, kind):
-    name = {str: 'a string', bool: 'True or False'}[kind]
-    raise TypeError(f'`{field.name}` must be {name}, found {value!r}.')
-
-
 class _IntegerParser(flags.ArgumentParser):
   """Takes whole numbers for a flag, also as 1e6 or 80.0."""
 
@@ -395,24 +364,33 @@ class _IntegerParser(flags.ArgumentParser):
     """Returns the number; see the base class."""
     return argument_checks.parse_integer(str(argument))
 
-  def flag_type(self) -> str:
-    """Returns the name of the kind; see the base class."""
-    return 'int'
+
+class _IntegersParser(flags.ListParser):
+  """Takes whole numbers with commas for a flag."""
+
+  def parse(self, argument: Any) -> list[int]:
+    """Returns the numbers; see the base class."""
+    return [
+      argument_checks.parse_integer(str(each))
+      for each in super().parse(argument)
+    ]
 
 
-def _define_integer(name: str, default: int | None, text: str, **args) -> None:
-  serializer = flags.ArgumentSerializer()
-  flags.DEFINE(
-    _IntegerParser(), name, default, text, serializer=serializer, **args
-  )
-
-
+# As those of absl, for whole numbers.
+_define_integer = functools.partial(
+  flags.DEFINE, _IntegerParser(), serializer=flags.ArgumentSerializer()
+)
+define_integers = functools.partial(
+  flags.DEFINE, _IntegersParser(), serializer=flags.CsvListSerializer(',')
+)
+# By the type of a value, and of each where there are several.
 _DEFINE = {
-  int: _define_integer,
-  float: flags.DEFINE_float,
-  str: flags.DEFINE_string,
   bool: flags.DEFINE_bool,
+  float: flags.DEFINE_float,
+  int: _define_integer,
+  str: flags.DEFINE_string,
 }
+_DEFINE_SEVERAL = {int: define_integers, str: flags.DEFINE_list}
 
 
 def define_flags() -> None:
@@ -421,49 +399,15 @@ def define_flags() -> None:
   group = ''
   for field in dataclasses.fields(Config):
     group = firsts.get(field.name, group)
-    default, text = field.default, field.metadata['help']
-    if default is dataclasses.MISSING:
-      default, text = None, f'{text} Required.'
-    if typing.get_origin(field.type) is tuple:
-      default = list(map(str, default))
-      flags.DEFINE_list(field.name, default, text, module_name=group)
-    else:
-      define = _DEFINE[_kind(field)]
-      define(field.name, default, text, module_name=group)
+    kind = (typing.get_args(field.type) or (field.type,))[0]
+    is_tuple = typing.get_origin(field.type) is tuple
+    define = (_DEFINE_SEVERAL if is_tuple else _DEFINE)[kind]
+    required = ' Required.' if field.metadata['required'] else ''
+    text = f'{field.metadata["help"]}{required}'
+    define(field.name, field.default, text, module_name=group)
 
 
 def read_flags() -> dict[str, Any]:
-  """Returns the settings that were given as flags, by name.
-
-  Raises:
-    ValueError: If a list of integers holds something else.
-  """
-  given = {}
-  for field in dataclasses.fields(Config):
-    flag = flags.FLAGS[field.name]
-    if not flag.present:
-      continue
-    value = flag.value
-    if typing.get_origin(field.type) is tuple:
-      value = parse_list(field.name, value, _kind(field))
-    given[field.name] = value
-  return given
-
-
-def parse_list(name: str, texts: list[str], kind: type) -> tuple[Any, ...]:
-  """Returns the values of a flag with commas.
-
-  Args:
-    name: The flag's.
-    texts: What stands between the commas.
-    kind: int or str.
-
-  Raises:
-    ValueError: If one is not of the kind.
-  """
-  try:
-    return tuple(map(kind, texts))
-  except ValueError:
-    raise ValueError(
-      f'`{name}` must be integers with commas, found {",".join(texts)!r}.'
-    ) from None
+  """Returns the settings that were given as flags, by name."""
+  found = [flags.FLAGS[field.name] for field in dataclasses.fields(Config)]
+  return {flag.name: flag.value for flag in found if flag.present}

@@ -6,14 +6,15 @@ seed; a variant changes some settings of it. Values are those of a
 scale or variant is one entry here.
 
 `python -m tasks.experiments` lists the names. Sections, tables and figures are
-those of Zhang et al. (ICML 2022).
+those of Zhang et al. (ICML 2022), whose published figures are in
+`analysis.experiments`.
 """
 
 import dataclasses
 import fractions
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from tff_clipping import argument_checks
 
@@ -23,246 +24,177 @@ ALGORITHMS = (
   *('fed_avg', 'ce_fed_avg', 'dp_fed_avg'),
   'model_clipping_fed_avg',
 )
+_ALL = ALGORITHMS[:3]
 _CLIPS_UPDATES = ('ce_fed_avg', 'dp_fed_avg')
-_ALL = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
+_DP = ('dp_fed_avg',)
+
+# eta_l by model and data. The paper does not state it: from small searches on
+# FedAvg, whose tables are in results/searches.csv. EMNIST's are those of MNIST.
+_RATES: Mapping[str, Mapping[str, float]] = {
+  'mlp': {'mnist': 0.3, 'cifar10': 0.1, 'embedded_digits': 0.1},
+  'alexnet': {'mnist': 0.03, 'cifar10': 0.01},
+  'mobilenet_v2': {'mnist': 0.01, 'cifar10': 0.01},
+  'resnet18': {'mnist': 0.01, 'cifar10': 0.01},
+}
 
 
-@dataclasses.dataclass(frozen=True)
-class Split:
-  """Data and how they are split over the clients.
+def _split(
+  task: str,
+  partition: str,
+  num_clients: int | None = None,
+  examples_per_client: int | None = None,
+) -> _Settings:
+  """Data, and how they are split over clients; N is that at full scale."""
+  return {
+    'task': task,
+    'partition': partition,
+    'num_clients': num_clients,
+    'examples_per_client': examples_per_client,
+  }
 
-  Attributes:
-    task: As in `--task`; also a file of one's own.
-    partition: As in `--partition`.
-    is_iid: Whether the paper calls it IID.
-    num_clients: N at full scale; `None` for as many as the data have.
-    examples_per_client: A client's examples; `None` for as many as it has.
+
+def _row(
+  model: str,
+  split: _Settings,
+  target_epsilon: float | None = None,
+  **others: Any,
+) -> _Settings:
+  """The settings of a row: a model, data, and what differs from the paper.
+
+  P is that at full scale. The budget is for DP-FedAvg, which a row without one
+  does not have. c is of what clips updates; without it, it is half of the mean
+  norm of the updates of the row's own run of FedAvg (Sec. 2.2 and 4), which
+  `--clipping_norm_from` takes.
   """
-
-  task: str
-  partition: str
-  is_iid: bool
-  num_clients: int | None
-  examples_per_client: int | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-  """One row, or one half of a row, of Tables 2 to 4, or one of ours.
-
-  Attributes:
-    name: How it is called, such as 'table3_mlp_emnist_noniid'.
-    table: The number of the paper's table; `None` for a row of ours.
-    model: As in `--model`; also a function of one's own.
-    split: The data and how they are split.
-    fed_avg: The published test accuracy of FedAvg, in percent.
-    clipping_drop: The published accuracy of FedAvg less that of CE-FedAvg, in
-      points.
-    dp_drop: The published accuracy of CE-FedAvg less that of DP-FedAvg, in
-      points; `None` in Table 2.
-    epsilon: The privacy budget; `None` in Table 2.
-    delta: The delta of the budget.
-    clients_per_round: P at full scale.
-    stands_for: The name of the paper's row that has these published figures,
-      where other data take the place of its own; else `None`.
-    client_learning_rate: eta_l; `None` for that of `RATES`.
-    clipping_norm: c of what clips updates; `None` for half of the mean norm of
-      the updates of the row's own run of FedAvg (Sec. 2.2 and 4), which
-      `--clipping_norm_from` takes.
-  """
-
-  name: str
-  table: int | None
-  model: str
-  split: Split
-  fed_avg: float | None = None
-  clipping_drop: float | None = None
-  dp_drop: float | None = None
-  epsilon: float | None = None
-  delta: float = 1e-5  # Sec. 4.
-  clients_per_round: int = 80  # Sec. 4.
-  stands_for: str | None = None
-  client_learning_rate: float | None = None
-  clipping_norm: float | None = None
-
-  @property
-  def algorithms(self) -> tuple[str, ...]:
-    """The algorithms that the row compares."""
-    return _ALL if self.epsilon is not None else _ALL[:2]
+  data = split['task'].replace('emnist.npz', 'mnist')
+  return {
+    **split,
+    'model': model,
+    'clients_per_round': 80,  # Sec. 4.
+    'target_epsilon': target_epsilon,
+    'target_delta': 1e-5,  # Sec. 4.
+    'client_learning_rate': _RATES.get(model, {}).get(data),
+    **others,
+  }
 
 
-@dataclasses.dataclass(frozen=True)
-class Scale:
+class Scale(NamedTuple):
   """How large runs are.
 
   Attributes:
-    name: How it is called.
     description: What it is, in a sentence.
     settings: What it sets.
     client_share: The share of a row's N and P.
   """
 
-  name: str
   description: str
   settings: _Settings
   client_share: fractions.Fraction = fractions.Fraction(1)
 
 
-@dataclasses.dataclass(frozen=True)
-class Variant:
+class Variant(NamedTuple):
   """A change to an experiment.
 
   Attributes:
-    name: How it is called.
     algorithms: Those that have it.
     settings: What it changes.
   """
 
-  name: str
   algorithms: tuple[str, ...]
   settings: _Settings
 
 
 # Sec. 2.2. The digits of EMNIST; docs/data.md says how to make the file.
-_EMNIST_IID = Split('emnist.npz', 'iid', True, 480, 500)
-_EMNIST_500 = Split('emnist.npz', 'label_skew', False, 480, 500)
+_EMNIST_IID = _split('emnist.npz', 'iid', 480, 500)
+_EMNIST_500 = _split('emnist.npz', 'label_skew', 480, 500)
 # Sec. 4, with the shares of classes of Sec. 2.2.
-_EMNIST_125 = Split('emnist.npz', 'label_skew', False, 1920, 125)
+_EMNIST_125 = _split('emnist.npz', 'label_skew', 1920, 125)
 # Sec. 2.2, clients overlap; N of Sec. 4.
-_CIFAR10_IID = Split('cifar10', 'class_balanced', True, 1920, 500)
+_CIFAR10_IID = _split('cifar10', 'class_balanced', 1920, 500)
 # A skew of quantity, which the paper calls non-IID.
-_CIFAR10_50 = Split('cifar10', 'class_balanced', False, 1920, 50)
+_CIFAR10_50 = _split('cifar10', 'class_balanced', 1920, 50)
 
-# Table, model, split; FedAvg, clipping drop, DP drop, epsilon.
-_PUBLISHED = {
-  'table2_alexnet_emnist_iid': (2, 'alexnet', _EMNIST_IID, 98.20, 0.19),
-  'table2_alexnet_emnist_noniid': (2, 'alexnet', _EMNIST_500, 95.60, 3.60),
-  'table2_alexnet_cifar10_iid': (2, 'alexnet', _CIFAR10_IID, 66.01, 4.83),
-  'table2_alexnet_cifar10_noniid': (2, 'alexnet', _CIFAR10_50, 57.14, 7.30),
-  'table2_resnet18_emnist_iid': (2, 'resnet18', _EMNIST_IID, 99.61, 0.02),
-  'table2_resnet18_emnist_noniid': (2, 'resnet18', _EMNIST_500, 95.43, 0.10),
-  'table2_resnet18_cifar10_iid': (2, 'resnet18', _CIFAR10_IID, 76.36, 0.53),
-  'table2_resnet18_cifar10_noniid': (2, 'resnet18', _CIFAR10_50, 59.46, 1.55),
-  'table3_mlp_emnist_noniid': (
-    *(3, 'mlp', _EMNIST_125),
-    *(94.0, 1.84, 0.29, 1.5),
-  ),
-  'table3_alexnet_emnist_noniid': (
-    *(3, 'alexnet', _EMNIST_125),
-    *(96.4, 1.47, 0.16, 1.5),
-  ),
-  'table3_mobilenet_v2_emnist_noniid': (
-    *(3, 'mobilenet_v2', _EMNIST_125),
-    *(97.8, 0.35, 1.62, 1.5),
-  ),
-  'table3_resnet18_emnist_noniid': (
-    *(3, 'resnet18', _EMNIST_125),
-    *(95.2, -0.15, 3.76, 5.0),
-  ),
-  'table4_mlp_cifar10_iid': (
-    *(4, 'mlp', _CIFAR10_IID),
-    *(51.90, 7.39, 0.90, 1.5),
-  ),
-  'table4_alexnet_cifar10_iid': (
-    *(4, 'alexnet', _CIFAR10_IID),
-    *(66.01, 4.83, -0.18, 1.5),
-  ),
-  'table4_resnet18_cifar10_iid': (
-    *(4, 'resnet18', _CIFAR10_IID),
-    *(76.36, 0.53, 5.15, 1.5),
-  ),
+PUBLISHED_ROWS: Mapping[str, _Settings] = {
+  'table2_alexnet_emnist_iid': _row('alexnet', _EMNIST_IID),
+  'table2_alexnet_emnist_noniid': _row('alexnet', _EMNIST_500),
+  'table2_alexnet_cifar10_iid': _row('alexnet', _CIFAR10_IID),
+  'table2_alexnet_cifar10_noniid': _row('alexnet', _CIFAR10_50),
+  'table2_resnet18_emnist_iid': _row('resnet18', _EMNIST_IID),
+  'table2_resnet18_emnist_noniid': _row('resnet18', _EMNIST_500),
+  'table2_resnet18_cifar10_iid': _row('resnet18', _CIFAR10_IID),
+  'table2_resnet18_cifar10_noniid': _row('resnet18', _CIFAR10_50),
+  'table3_mlp_emnist_noniid': _row('mlp', _EMNIST_125, 1.5),
+  'table3_alexnet_emnist_noniid': _row('alexnet', _EMNIST_125, 1.5),
+  'table3_mobilenet_v2_emnist_noniid': _row('mobilenet_v2', _EMNIST_125, 1.5),
+  'table3_resnet18_emnist_noniid': _row('resnet18', _EMNIST_125, 5.0),
+  'table4_mlp_cifar10_iid': _row('mlp', _CIFAR10_IID, 1.5),
+  'table4_alexnet_cifar10_iid': _row('alexnet', _CIFAR10_IID, 1.5),
+  'table4_resnet18_cifar10_iid': _row('resnet18', _CIFAR10_IID, 1.5),
 }
-PUBLISHED_ROWS = tuple(Row(name, *row) for name, row in _PUBLISHED.items())
 
 # MNIST, drawn from the same forms, in place of the EMNIST digits.
-_ON_MNIST = tuple(
-  dataclasses.replace(
-    row,
-    name=row.name.replace('emnist', 'mnist'),
-    split=dataclasses.replace(row.split, task='mnist'),
-    stands_for=row.name,
-  )
-  for row in PUBLISHED_ROWS
-  if row.split.task == 'emnist.npz'
-)
+_ON_MNIST = {
+  name.replace('emnist', 'mnist'): {**row, 'task': 'mnist'}
+  for name, row in PUBLISHED_ROWS.items()
+  if row['task'] == 'emnist.npz'
+}
 
-_OURS = (
+_OURS = {
   # The smallest row, which needs no files: the 4,000 MNIST digits that a
   # dependency ships, each used once.
-  Row(
-    'mlp_embedded_digits',
-    None,
+  'mlp_embedded_digits': _row(
     'mlp',
-    Split('embedded_digits', 'label_skew', False, 500, 8),
-    *_PUBLISHED['table3_mlp_emnist_noniid'][3:6],
-    epsilon=5.0,
-    delta=1e-4,  # Below 1 / N = 0.002.
+    _split('embedded_digits', 'label_skew', 500, 8),
+    5.0,
+    target_delta=1e-4,  # Below 1 / N = 0.002.
     # With 500 clients, the noise of fewer would hide what is learnt.
     clients_per_round=100,
-    stands_for='table3_mlp_emnist_noniid',
   ),
   # Clients as nature made them: the 539 people who wrote MNIST.
-  Row(
-    'mlp_mnist_writers',
-    None,
+  'mlp_mnist_writers': _row(
     'mlp',
-    Split('mnist', 'natural', False, None, None),
-    epsilon=1.5,
+    _split('mnist', 'natural'),
+    1.5,
     clients_per_round=22,  # 1/24 of N, as in the paper.
   ),
   # What the paper's figures show, and no table has (Sec. 2.2).
-  *(
-    Row(
-      f'{model}_mnist_iid',
-      None,
-      model,
-      dataclasses.replace(_EMNIST_IID, task='mnist'),
-    )
+  **{
+    f'{model}_mnist_iid': _row(model, {**_EMNIST_IID, 'task': 'mnist'})
     for model in ('mlp', 'mobilenet_v2')
-  ),
-  Row('mlp_cifar10_noniid', None, 'mlp', _CIFAR10_50),
+  },
+  'mlp_cifar10_noniid': _row('mlp', _CIFAR10_50),
   # The systems of Sec. 1 and 2 at one budget, on half of the data. c is half of
   # the mean norm of FedAvg's updates on the other half, with seed 0; the rates
   # are those of the searches on the whole.
-  *(
-    Row(
-      f'mlp_{data}_half',
-      None,
-      'mlp',
-      dataclasses.replace(split, task=f'{data}_even'),
-      epsilon=1.5,
-      client_learning_rate=rate,
-      clipping_norm=norm,
-    )
-    for data, split, rate, norm in (
-      ('mnist', _EMNIST_125, 0.3, 0.373),
-      ('cifar10', _CIFAR10_IID, 0.1, 0.88),
-    )
+  'mlp_mnist_half': _row(
+    'mlp',
+    {**_EMNIST_125, 'task': 'mnist_even'},
+    1.5,
+    client_learning_rate=0.3,
+    clipping_norm=0.373,
   ),
-  *(
-    Row(
-      f'mlp_{data}_other_half',
-      None,
-      'mlp',
-      dataclasses.replace(split, task=f'{data}_odd'),
-      client_learning_rate=rate,
-    )
-    for data, split, rate in (
-      ('mnist', _EMNIST_125, 0.3),
-      ('cifar10', _CIFAR10_IID, 0.1),
-    )
+  'mlp_mnist_other_half': _row(
+    'mlp', {**_EMNIST_125, 'task': 'mnist_odd'}, client_learning_rate=0.3
+  ),
+  'mlp_cifar10_half': _row(
+    'mlp',
+    {**_CIFAR10_IID, 'task': 'cifar10_even'},
+    1.5,
+    client_learning_rate=0.1,
+    clipping_norm=0.88,
+  ),
+  'mlp_cifar10_other_half': _row(
+    'mlp', {**_CIFAR10_IID, 'task': 'cifar10_odd'}, client_learning_rate=0.1
   ),
   # The clients of Geyer et al. 2017, two shards each, each image used once.
   # Their threshold is the exact median of the norms; with the variant
   # `adaptive`, which starts at c, it is paid for.
-  *(
-    Row(
-      f'geyer_{num_clients}',
-      None,
+  **{
+    f'geyer_{num_clients}': _row(
       'mlp',
-      Split('mnist', 'shards', False, num_clients, 60_000 // num_clients),
-      epsilon=8.0,
-      delta=delta,
+      _split('mnist', 'shards', num_clients, 60_000 // num_clients),
+      8.0,
+      target_delta=delta,
       clients_per_round=cohort,
       clipping_norm=0.5,
     )
@@ -271,25 +203,12 @@ _OURS = (
       (1000, 200, 1e-5),
       (10_000, 500, 1e-6),
     )
-  ),
+  },
   # What Table 4 lacks.
-  Row(
-    'mobilenet_v2_cifar10_iid', None, 'mobilenet_v2', _CIFAR10_IID, epsilon=1.5
-  ),
-)
-
-ROWS: Mapping[str, Row] = {
-  row.name: row for row in (*PUBLISHED_ROWS, *_ON_MNIST, *_OURS)
+  'mobilenet_v2_cifar10_iid': _row('mobilenet_v2', _CIFAR10_IID, 1.5),
 }
 
-# eta_l by model and task. The paper does not state it: from small searches on
-# FedAvg, whose tables are in results/searches.csv. EMNIST's are those of MNIST.
-RATES: Mapping[str, Mapping[str, float]] = {
-  'mlp': {'mnist': 0.3, 'cifar10': 0.1, 'embedded_digits': 0.1},
-  'alexnet': {'mnist': 0.03, 'cifar10': 0.01},
-  'mobilenet_v2': {'mnist': 0.01, 'cifar10': 0.01},
-  'resnet18': {'mnist': 0.01, 'cifar10': 0.01},
-}
+ROWS: Mapping[str, _Settings] = {**PUBLISHED_ROWS, **_ON_MNIST, **_OURS}
 
 # What all runs have, unless a scale, an algorithm or a variant changes it.
 _COMMON = {
@@ -352,150 +271,147 @@ _GEYER = {
 _EIGHTH = fractions.Fraction(1, 8)
 
 SCALES: Mapping[str, Scale] = {
-  scale.name: scale
-  for scale in (
-    Scale('paper', "The paper's N, P, Q and batch.", _PAPER),
-    Scale(
-      'paper_96_rounds',
-      "The paper's N, P, Q and batch, for four epochs of N / P rounds.",
-      _PAPER | {'num_rounds': 96},
-    ),
-    Scale(
-      'paper_40_rounds',
-      "The paper's N, P, Q and batch, for 40 rounds.",
-      # A round of CIFAR-10 takes seconds.
-      _PAPER | {'num_rounds': 40, 'update_rounds': _ROUNDS[:5]},
-    ),
-    Scale(
-      'paper_steps',
-      "The paper's Q and batch, by which clients drift apart; fewer clients.",
-      _PAPER_STEPS,
-      _EIGHTH,
-    ),
-    Scale(
-      'reduced',
-      'Few short rounds of few clients, the same for all models.',
-      _REDUCED,
-      _EIGHTH,
-    ),
-    Scale(
-      'reduced_100_rounds',
-      'As reduced, for 100 rounds; with CIFAR-10 accuracy still rises.',
-      _REDUCED_100_ROUNDS,
-      _EIGHTH,
-    ),
-    Scale(
-      'reduced_paper_cohort',
-      "As reduced, with the paper's N and P, by which noise is divided.",
-      _REDUCED | {'test_examples': 5000},
-    ),
-    Scale('geyer', 'Short rounds, for clients of six examples too.', _GEYER),
-    Scale('demo', 'That of `make demo`.', _DEMO),
-  )
+  'paper': Scale("The paper's N, P, Q and batch.", _PAPER),
+  'paper_96_rounds': Scale(
+    "The paper's N, P, Q and batch, for four epochs of N / P rounds.",
+    _PAPER | {'num_rounds': 96},
+  ),
+  'paper_40_rounds': Scale(
+    "The paper's N, P, Q and batch, for 40 rounds.",
+    # A round of CIFAR-10 takes seconds.
+    _PAPER | {'num_rounds': 40, 'update_rounds': _ROUNDS[:5]},
+  ),
+  'paper_steps': Scale(
+    "The paper's Q and batch, by which clients drift apart; fewer clients.",
+    _PAPER_STEPS,
+    _EIGHTH,
+  ),
+  'reduced': Scale(
+    'Few short rounds of few clients, the same for all models.',
+    _REDUCED,
+    _EIGHTH,
+  ),
+  'reduced_100_rounds': Scale(
+    'As reduced, for 100 rounds; with CIFAR-10 accuracy still rises.',
+    _REDUCED_100_ROUNDS,
+    _EIGHTH,
+  ),
+  'reduced_paper_cohort': Scale(
+    "As reduced, with the paper's N and P, by which noise is divided.",
+    _REDUCED | {'test_examples': 5000},
+  ),
+  'geyer': Scale('Short rounds, for clients of six examples too.', _GEYER),
+  'demo': Scale('That of `make demo`.', _DEMO),
 }
 
 # Of FedProx, on seed 0 without a clip.
 MUS_TRIED = (0.1, 1.0)
 
 VARIANTS: Mapping[str, Variant] = {
-  variant.name: variant
-  for variant in (
-    # Below the rates of the search; the paper does not state them.
-    *(
-      Variant(f'client_rate_{rate}', _ALL, {'client_learning_rate': rate})
-      for rate in (0.01, 0.03)
-    ),
-    # Faster, with 8 significant bits.
-    Variant('bfloat16', _ALL, {'compute_dtype': 'bfloat16'}),
-    # Undoes the shorter steps: a clip at half of the mean norm about halves an
-    # update.
-    Variant('matched_steps', ('ce_fed_avg',), {'server_learning_rate': 2.0}),
-    # Among what the paper says may be clipped too (Sec. 1).
-    Variant('scaffold', _ALL, {'local_step': 'scaffold'}),
-    # FedProx; mu of the search of Li et al. 2020.
-    *(
-      Variant(
-        f'fed_prox_{mu}', _ALL, {'local_step': 'proximal', 'proximal_mu': mu}
-      )
-      for mu in MUS_TRIED
-    ),
-    # That of ResNet-18 in Table 3.
-    Variant('epsilon_5', ('dp_fed_avg',), {'target_epsilon': 5.0}),
-    # With an eighth of the paper's P, its noise on the mean update.
-    Variant('noise_of_80', ('dp_fed_avg',), {'noise_clients_per_round': 80}),
-    Variant('fixed_size', ('dp_fed_avg',), {'sampling': 'fixed_size'}),
-    # For fixed cohorts it needs less noise.
-    Variant('pld', ('dp_fed_avg',), {'accountant': 'pld'}),
-    # Each client draws its round of each epoch; 'pld' alone has a proof.
-    Variant(
-      'random_allocation',
-      ('dp_fed_avg',),
-      {'sampling': 'random_allocation', 'accountant': 'pld'},
-    ),
-    # Sec. 4: a fixed P of N, with the noise of Poisson sampling.
-    Variant('paper_sampling', ('dp_fed_avg',), {'sampling': 'paper'}),
-    # Other clips, from c and to c; and noise in integers at the clients, with
-    # half of the bits of a float32.
-    Variant('adaptive', ('dp_fed_avg',), {'clipping': 'adaptive'}),
-    Variant('per_layer', ('dp_fed_avg',), {'clipping': 'per_layer'}),
-    Variant(
-      'distributed',
-      ('dp_fed_avg',),
-      {
-        'aggregation': 'distributed',
-        'sum_bits': 16,
-        'sampling': 'fixed_size',
-      },
-    ),
-    # Groups take turns, no secret: every client once in N / P rounds.
-    *(
-      Variant(
-        mechanism,
-        ('dp_fed_avg',),
-        {'mechanism': mechanism, 'sampling': 'min_separation'},
-      )
-      for mechanism in ('banded', 'blt')
-    ),
-    # About 1,000 more are held out.
-    Variant('audited', ('dp_fed_avg',), {'audit_canaries': 1000}),
-    # About half of the mean norm of FedAvg's averaged updates, not of the
-    # clients', of the MLP's row, seed 0.
-    *(
-      Variant(
-        f'half_averaged_norm_{data}', _CLIPS_UPDATES, {'clipping_norm': norm}
-      )
-      for data, norm in (('mnist', 0.088), ('cifar10', 0.162))
-    ),
-    # About half of the norm of the initial MLP: 18.4 for digits, 19.9 for
-    # CIFAR-10.
-    Variant(
-      'half_model_norm', ('model_clipping_fed_avg',), {'clipping_norm': 9.0}
-    ),
-    # That of CE-FedAvg, of Table 3's MLP on MNIST with seed 0.
-    Variant(
-      'same_threshold', ('model_clipping_fed_avg',), {'clipping_norm': 0.446}
-    ),
-  )
+  # Below the rates of the search; the paper does not state them.
+  'client_rate_0.01': Variant(_ALL, {'client_learning_rate': 0.01}),
+  'client_rate_0.03': Variant(_ALL, {'client_learning_rate': 0.03}),
+  # Faster, with 8 significant bits.
+  'bfloat16': Variant(_ALL, {'compute_dtype': 'bfloat16'}),
+  # Undoes the shorter steps: a clip at half of the mean norm about halves an
+  # update.
+  'matched_steps': Variant(('ce_fed_avg',), {'server_learning_rate': 2.0}),
+  # Among what the paper says may be clipped too (Sec. 1).
+  'scaffold': Variant(_ALL, {'local_step': 'scaffold'}),
+  # FedProx; mu of the search of Li et al. 2020.
+  **{
+    f'fed_prox_{mu}': Variant(
+      _ALL, {'local_step': 'proximal', 'proximal_mu': mu}
+    )
+    for mu in MUS_TRIED
+  },
+  # That of ResNet-18 in Table 3.
+  'epsilon_5': Variant(_DP, {'target_epsilon': 5.0}),
+  # With an eighth of the paper's P, its noise on the mean update.
+  'noise_of_80': Variant(_DP, {'noise_clients_per_round': 80}),
+  'fixed_size': Variant(_DP, {'sampling': 'fixed_size'}),
+  # For fixed cohorts it needs less noise.
+  'pld': Variant(_DP, {'accountant': 'pld'}),
+  # Each client draws its round of each epoch; 'pld' alone has a proof.
+  'random_allocation': Variant(
+    _DP, {'sampling': 'random_allocation', 'accountant': 'pld'}
+  ),
+  # Sec. 4: a fixed P of N, with the noise of Poisson sampling.
+  'paper_sampling': Variant(_DP, {'sampling': 'paper'}),
+  # Other clips, from c and to c; and noise in integers at the clients, with
+  # half of the bits of a float32.
+  'adaptive': Variant(_DP, {'clipping': 'adaptive'}),
+  'per_layer': Variant(_DP, {'clipping': 'per_layer'}),
+  'distributed': Variant(
+    _DP,
+    {'aggregation': 'distributed', 'sum_bits': 16, 'sampling': 'fixed_size'},
+  ),
+  # Groups take turns, no secret: every client once in N / P rounds.
+  **{
+    mechanism: Variant(
+      _DP, {'mechanism': mechanism, 'sampling': 'min_separation'}
+    )
+    for mechanism in ('banded', 'blt')
+  },
+  # About 1,000 more are held out.
+  'audited': Variant(_DP, {'audit_canaries': 1000}),
+  # About half of the mean norm of FedAvg's averaged updates, not of the
+  # clients', of the MLP's row, seed 0.
+  'half_averaged_norm_mnist': Variant(_CLIPS_UPDATES, {'clipping_norm': 0.088}),
+  'half_averaged_norm_cifar10': Variant(
+    _CLIPS_UPDATES, {'clipping_norm': 0.162}
+  ),
+  # About half of the norm of the initial MLP: 18.4 for digits, 19.9 for
+  # CIFAR-10.
+  'half_model_norm': Variant(
+    ('model_clipping_fed_avg',), {'clipping_norm': 9.0}
+  ),
+  # That of CE-FedAvg, of Table 3's MLP on MNIST with seed 0.
+  'same_threshold': Variant(
+    ('model_clipping_fed_avg',), {'clipping_norm': 0.446}
+  ),
 }
+
+
+def compared_algorithms(row: str) -> tuple[str, ...]:
+  """Returns the algorithms that a row compares."""
+  return _ALL if ROWS[row]['target_epsilon'] is not None else _ALL[:2]
 
 
 @dataclasses.dataclass(frozen=True)
 class NamedRun:
-  """One run of the table.
+  """One run of the table, by its names.
 
   Attributes:
-    row: What is repeated.
-    scale: How large.
+    row: What is repeated, one of `ROWS`.
+    scale: How large, one of `SCALES`.
     algorithm: One of `ALGORITHMS`.
     seed: The seed of the split, of the initial model and of the cohorts.
-    variants: What is changed.
+    variants: What is changed, some of `VARIANTS`.
+
+  Raises:
+    ValueError: If there is no such row, scale, algorithm or variant, or a
+      variant is not of the algorithm.
   """
 
-  row: Row
-  scale: Scale
+  row: str
+  scale: str
   algorithm: str
   seed: int = 0
-  variants: tuple[Variant, ...] = ()
+  variants: tuple[str, ...] = ()
+
+  def __post_init__(self):
+    object.__setattr__(self, 'variants', tuple(self.variants))
+    argument_checks.check_choice('row', self.row, tuple(ROWS))
+    argument_checks.check_choice('scale', self.scale, tuple(SCALES))
+    argument_checks.check_choice('algorithm', self.algorithm, ALGORITHMS)
+    for name in self.variants:
+      argument_checks.check_choice('variants', name, tuple(VARIANTS))
+      if self.algorithm not in VARIANTS[name].algorithms:
+        raise ValueError(
+          f'`variants` must fit the algorithm, found {name}, which is of '
+          f'{" and ".join(VARIANTS[name].algorithms)}, with {self.algorithm}.'
+        )
 
   @property
   def name(self) -> str:
@@ -503,29 +419,16 @@ class NamedRun:
 
     Runs of two rows that have the same settings have the same name.
     """
-    split = self.row.split
-    size = split.examples_per_client
+    row = ROWS[self.row]
+    size = row['examples_per_client']
     return '-'.join(
       (
-        _in_names(split.task),
-        split.partition if size is None else f'{split.partition}_{size}',
-        _in_names(self.row.model),
-        self.scale.name,
-        self.algorithm,
-        *(variant.name for variant in self.variants),
-        f'seed{self.seed}',
+        _in_names(row['task']),
+        row['partition'] if size is None else f'{row["partition"]}_{size}',
+        _in_names(row['model']),
+        *(self.scale, self.algorithm, *self.variants, f'seed{self.seed}'),
       )
     )
-
-  def to_json(self) -> dict[str, Any]:
-    """The names as config.json has them; `get_run(**names)` is the run."""
-    return {
-      'row': self.row.name,
-      'scale': self.scale.name,
-      'algorithm': self.algorithm,
-      'seed': self.seed,
-      'variants': [variant.name for variant in self.variants],
-    }
 
   @property
   def settings(self) -> dict[str, Any]:
@@ -534,88 +437,43 @@ class NamedRun:
     c is among them only where the row or a variant gives it: else it comes from
     `threshold_run`.
     """
-    row, share = self.row, self.scale.client_share
-    clients = row.split.num_clients
+    scale = SCALES[self.scale]
     settings = {
-      'task': row.split.task,
-      'partition': row.split.partition,
-      'num_clients': None if clients is None else round(clients * share),
-      'examples_per_client': row.split.examples_per_client,
-      'model': row.model,
-      'client_learning_rate': row.client_learning_rate or _rate(row),
-      'algorithm': self.algorithm,
-      'clients_per_round': round(row.clients_per_round * share),
       **_COMMON,
-      **self.scale.settings,
+      **ROWS[self.row],
+      **scale.settings,
+      'algorithm': self.algorithm,
       # One for all three: the run can be repeated.
       **dict.fromkeys(('seed', 'model_seed', 'sampling_seed'), self.seed),
     }
+    for name in ('num_clients', 'clients_per_round'):
+      if settings[name] is not None:
+        settings[name] = round(settings[name] * scale.client_share)
     if self.algorithm == 'dp_fed_avg':
       settings |= _PRIVATE
-      settings |= {'target_epsilon': row.epsilon, 'target_delta': row.delta}
-    if self.algorithm in _CLIPS_UPDATES and row.clipping_norm is not None:
-      settings['clipping_norm'] = row.clipping_norm
-    for variant in self.variants:
-      settings |= variant.settings
+    else:
+      del settings['target_epsilon'], settings['target_delta']
+    if self.algorithm not in _CLIPS_UPDATES:
+      settings.pop('clipping_norm', None)
+    for name in self.variants:
+      settings |= VARIANTS[name].settings
     return settings
 
   @property
   def threshold_run(self) -> 'NamedRun | None':
-    """The run of FedAvg whose updates give c; `None` if c is not from a run."""
+    """The run of FedAvg whose updates give c; `None` if c is not from a run.
+
+    It has the variants that FedAvg has.
+    """
     if self.algorithm not in _CLIPS_UPDATES or 'clipping_norm' in self.settings:
       return None
-    return self.beside('fed_avg')
-
-  def beside(self, algorithm: str) -> 'NamedRun':
-    """The run of another algorithm that it is compared with.
-
-    It has the same row, scale, seed and variants, but for the variants that the
-    algorithm does not have.
-    """
     return dataclasses.replace(
       self,
-      algorithm=algorithm,
-      variants=tuple(v for v in self.variants if algorithm in v.algorithms),
+      algorithm='fed_avg',
+      variants=tuple(
+        name for name in self.variants if 'fed_avg' in VARIANTS[name].algorithms
+      ),
     )
-
-
-def get_run(
-  row: str,
-  scale: str,
-  algorithm: str,
-  seed: int = 0,
-  variants: Sequence[str] = (),
-) -> NamedRun:
-  """Returns the run with these names.
-
-  Args:
-    row: One of `ROWS`.
-    scale: One of `SCALES`.
-    algorithm: One of `ALGORITHMS`.
-    seed: The seed of the split, of the initial model and of the cohorts.
-    variants: Some of `VARIANTS`.
-
-  Raises:
-    ValueError: If there is no such row, scale, algorithm or variant, or a
-      variant is not of the algorithm.
-  """
-  argument_checks.check_choice('row', row, tuple(ROWS))
-  argument_checks.check_choice('scale', scale, tuple(SCALES))
-  argument_checks.check_choice('algorithm', algorithm, ALGORITHMS)
-  for name in variants:
-    argument_checks.check_choice('variants', name, tuple(VARIANTS))
-    if algorithm not in VARIANTS[name].algorithms:
-      raise ValueError(
-        f'`variants` must fit the algorithm, found {name}, which is of '
-        f'{" and ".join(VARIANTS[name].algorithms)}, with {algorithm}.'
-      )
-  return NamedRun(
-    ROWS[row],
-    SCALES[scale],
-    algorithm,
-    seed,
-    tuple(VARIANTS[name] for name in variants),
-  )
 
 
 def _in_names(text: str) -> str:
@@ -625,26 +483,14 @@ def _in_names(text: str) -> str:
   return f'{name}_{function}' if function else name
 
 
-def _rate(row: Row) -> float:
-  task = row.split.task
-  known = 'mnist' if task == 'emnist.npz' else task
-  rate = RATES.get(row.model, {}).get(known)
-  if rate is None:
-    raise ValueError(
-      f'`row` must have a `client_learning_rate`, found none in {row.name} and '
-      f'none in `RATES` for {row.model} on {task}.'
-    )
-  return rate
-
-
 def _print_names() -> None:
-  for row in ROWS.values():
-    print(f'--row={row.name:34} {row.model} on {row.split.task}')
-  for scale in SCALES.values():
-    print(f'--scale={scale.name:32} {scale.description}')
-  for variant in VARIANTS.values():
+  for name, row in ROWS.items():
+    print(f'--row={name:34} {row["model"]} on {row["task"]}')
+  for name, scale in SCALES.items():
+    print(f'--scale={name:32} {scale.description}')
+  for name, variant in VARIANTS.items():
     changes = ', '.join(f'{k} {v}' for k, v in variant.settings.items())
-    print(f'--variants={variant.name:29} {changes}')
+    print(f'--variants={name:29} {changes}')
 
 
 if __name__ == '__main__':

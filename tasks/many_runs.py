@@ -5,12 +5,13 @@ one that was stopped goes on, a run that fails is no reason to stop.
 """
 
 import dataclasses
+import itertools
 import json
 import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -24,21 +25,8 @@ _STORAGE = 5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclasses.dataclass(frozen=True)
-class PlannedRun:
-  """One run.
-
-  Attributes:
-    name: The name of its folder.
-    flags: All flags of `tasks.train` but the folder.
-  """
-
-  name: str
-  flags: tuple[str, ...]
-
-
 def run_planned(
-  plan: Callable[[], tuple[Sequence[PlannedRun], pathlib.Path]],
+  plan: Callable[[], tuple[Mapping[str, Sequence[str]], pathlib.Path]],
 ) -> None:
   """Parses the flags, runs what is planned and exits with its code.
 
@@ -47,8 +35,9 @@ def run_planned(
   begins, 5 if a file cannot be written, and 130, 143 or 129 after a signal.
 
   Args:
-    plan: Returns the runs and the folder of all. A ValueError is that of a
-      wrong flag.
+    plan: Returns the runs, by the names of their folders the flags of
+      `tasks.train` but the folder, and the folder of all. A ValueError is that
+      of a wrong flag.
   """
   print_settings = flags.DEFINE_bool(
     'print_settings', False, 'Print the settings of all runs; do not train.'
@@ -56,22 +45,26 @@ def run_planned(
 
   def main(argv: Sequence[str]) -> int:
     del argv
-    try:
-      runs, folder = plan()
-      configs = [_check(run, folder) for run in runs]
-      if print_settings.value:
-        for config in configs:
-          print(json.dumps(dataclasses.asdict(config), indent=2))
-        return 0
-      folder.mkdir(parents=True, exist_ok=True)
-      with locked(folder):
-        return _run_all(runs, folder)
-    except (ValueError, TypeError, flags.Error) as e:
-      command_line.print_error(e)
-      return 2
-    except OSError as e:
-      command_line.print_error(e)
-      return _STORAGE
+    planned, folder = plan()
+    runs = {
+      RunFolder(folder / name): [*given, f'--output_dir={folder / name}']
+      for name, given in planned.items()
+    }
+    # What would be refused in its turn is refused before the first run.
+    configs = [run_flags.parse(given)[0] for given in runs.values()]
+    for run, config in zip(runs, configs, strict=True):
+      algorithms.check(config)
+      if run.path.is_dir():
+        run.check(config)
+    if print_settings.value:
+      for config in configs:
+        print(json.dumps(dataclasses.asdict(config), indent=2))
+      return 0
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+      code = _run_all(runs)
+      _report(runs, folder)
+      return code
 
   run_flags.define()
   command_line.run(main)
@@ -90,24 +83,7 @@ def given_flags(without: Sequence[str] = ()) -> list[str]:
   ]
 
 
-def _check(run: PlannedRun, folder: pathlib.Path) -> Any:
-  """Returns the settings of a run, if it would not be refused in its turn.
-
-  Raises:
-    ValueError: If the settings do not go together, or its folder holds another
-      run.
-  """
-  config, _ = run_flags.parse(_arguments(run, folder))
-  algorithms.check(config)
-  RunFolder(config.output_dir).read_result(config)
-  return config
-
-
-def _arguments(run: PlannedRun, folder: pathlib.Path) -> list[str]:
-  return [*run.flags, f'--output_dir={folder / run.name}']
-
-
-def _run_all(runs: Sequence[PlannedRun], folder: pathlib.Path) -> int:
+def _run_all(runs: Mapping[RunFolder, list[str]]) -> int:
   """Runs what has not ended; returns the exit code."""
   received: list[int] = []
   process: list[subprocess.Popen] = []
@@ -127,13 +103,13 @@ def _run_all(runs: Sequence[PlannedRun], folder: pathlib.Path) -> int:
   }
   code = 0
   try:
-    for number, run in enumerate(runs, start=1):
-      title = f'[{number}/{len(runs)}] {run.name}'
-      if _has_ended(folder / run.name):
+    for number, (run, arguments) in enumerate(runs.items(), start=1):
+      title = f'[{number}/{len(runs)}] {run.path.name}'
+      if run.result.exists():
         print(f'{title}: done before', flush=True)
         continue
       print(title, flush=True)
-      command = [sys.executable, '-m', 'tasks.train', *_arguments(run, folder)]
+      command = [sys.executable, '-m', 'tasks.train', *arguments]
       # Or Ctrl-C would reach it twice: from the terminal and from here.
       process[:] = [subprocess.Popen(command, start_new_session=True)]
       if received:
@@ -143,29 +119,21 @@ def _run_all(runs: Sequence[PlannedRun], folder: pathlib.Path) -> int:
       if received:
         name = signal.Signals(received[0]).name
         print(f'Stopped by {name}; the same command continues.', flush=True)
-        code = 128 + received[0]
-        break
-      if not _has_ended(folder / run.name):
+        return 128 + received[0]
+      if not run.result.exists():
         print(f'{title}: failed (exit code {ended})', flush=True)
         code = 1
         if ended == _STORAGE:
-          code = ended
-          break
+          return ended
   finally:
     for signum, handler in previous.items():
       signal.signal(signum, handler)
-  _report(runs, folder)
   return code
 
 
-def _has_ended(folder: pathlib.Path) -> bool:
-  return RunFolder(folder).result.exists()
-
-
-def _report(runs: Sequence[PlannedRun], folder: pathlib.Path) -> None:
+def _report(runs: Mapping[RunFolder, Any], folder: pathlib.Path) -> None:
   """Prints the table of the report of all runs, and what they cost together."""
-  folders = [RunFolder(folder / run.name) for run in runs]
-  begun = [str(each.path) for each in folders if each.metrics.exists()]
+  begun = [str(run.path) for run in runs if run.metrics.exists()]
   if not begun:
     return
   report = folder / 'report'
@@ -177,16 +145,12 @@ def _report(runs: Sequence[PlannedRun], folder: pathlib.Path) -> None:
     print(f'No report: {made.stderr.strip()}', file=sys.stderr)
   else:
     lines = (report / 'report.md').read_text(encoding='utf-8').splitlines()
-    first = next(
-      (i for i, line in enumerate(lines) if line.startswith('|')), len(lines)
-    )
-    for line in lines[first:]:
-      if not line.startswith('|'):
-        break
+    from_table = itertools.dropwhile(lambda x: not x.startswith('|'), lines)
+    for line in itertools.takewhile(lambda x: x.startswith('|'), from_table):
       print(line)
-    print(f'{report / "report.html"}')
+    print(report / 'report.html')
   told = spending.describe_ledgers(
-    [each.ledger for each in folders if each.ledger.exists()]
+    [run.ledger for run in runs if run.ledger.exists()]
   )
   if told:
     print(told, flush=True)

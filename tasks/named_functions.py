@@ -15,24 +15,13 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
+# The name of a module that was imported from a file begins with it.
+_OF_FILE = 'own_file_'
+
 
 def is_function_name(name: str) -> bool:
   """Returns whether a setting names a function, and none of ours."""
   return ':' in name
-
-
-def check_form(argument: str, name: Any) -> None:
-  """Raises unless a setting names a function, which may be one of Python's.
-
-  Raises:
-    ValueError: If it does not.
-  """
-  if not (isinstance(name, str) and is_function_name(name)):
-    raise _of_another_form(argument, name)
-
-
-# The name of a module that was imported from a file begins with it.
-_OF_FILE = 'own_file_'
 
 
 def name_of(function: Callable) -> str:
@@ -44,37 +33,6 @@ def name_of(function: Callable) -> str:
   return f'{module}:{name}'
 
 
-def check_function_name(argument: str, name: str) -> None:
-  """Raises unless there is such a module or file; it is not imported.
-
-  Args:
-    argument: The setting that names the function, for the message.
-    name: `module:function` or `FILE.py:function`.
-
-  Raises:
-    ValueError: If the name is of another form, or there is nothing to import.
-  """
-  module, _, function = name.rpartition(':')
-  if not module or not function.isidentifier():
-    raise _of_another_form(argument, name)
-  if module.endswith('.py'):
-    if not pathlib.Path(module).expanduser().is_file():
-      raise ValueError(
-        f'`{argument}` must name a file that is there, found {name!r}.'
-      )
-    return
-  try:
-    # A package is imported to look into it; a plain module is not.
-    found = importlib.util.find_spec(module)
-  except Exception as e:
-    raise _not_imported(argument, name, e) from e
-  if found is None:
-    raise ValueError(
-      f'`{argument}` must name a module that can be imported from the current '
-      f'folder or PYTHONPATH, found {name!r}.'
-    )
-
-
 def load_function(argument: str, name: str) -> Callable:
   """Imports a function by its name.
 
@@ -83,27 +41,28 @@ def load_function(argument: str, name: str) -> Callable:
     name: `module:function` or `FILE.py:function`.
 
   Raises:
-    ValueError: If it cannot be imported. The message has the place in the
-      user's file.
+    ValueError: If the name is of another form, or nothing can be imported. The
+      message has the place in the user's file.
     TypeError: If it is no function.
   """
-  check_function_name(argument, name)
   module_name, _, function_name = name.rpartition(':')
+  if not module_name or not function_name.isidentifier():
+    raise ValueError(
+      f'`{argument}` must be module:function or FILE.py:function, found '
+      f'{name!r}.'
+    )
   try:
     module = (
       _import_file(str(pathlib.Path(module_name).expanduser().resolve()))
       if module_name.endswith('.py')
       else importlib.import_module(module_name)
     )
+    function = getattr(module, function_name)
   except Exception as e:
-    raise _not_imported(argument, name, e) from e
-  if not hasattr(module, function_name):
-    own = [k for k, v in vars(module).items() if inspect.isfunction(v)]
     raise ValueError(
-      f'`{argument}` must name a function of {module_name}, found '
-      f'{function_name!r}, and there are {", ".join(own) or "none"}.'
-    )
-  function = getattr(module, function_name)
+      f'`{argument}` must name a function that can be imported, found '
+      f'{name!r}: {_describe(e)}'
+    ) from e
   if not callable(function):
     raise TypeError(
       f'`{argument}` must name a function, found {function!r} for {name!r}.'
@@ -167,6 +126,28 @@ def call(
     ) from e
 
 
+def make(argument: str, function: Callable, kind: type, **kwargs: Any) -> Any:
+  """Returns what a user's function makes of named arguments.
+
+  Args:
+    argument: The setting that names the function, for the message.
+    function: What to call.
+    kind: What it must return.
+    **kwargs: The arguments.
+
+  Raises:
+    TypeError: If it takes, or returns, something else.
+    ValueError: If it fails. The message has the place in the user's file.
+  """
+  made = call(argument, function, f'({", ".join(kwargs)})', **kwargs)
+  if not isinstance(made, kind):
+    raise TypeError(
+      f'`{argument}` must be a function that returns a {kind.__name__}, found '
+      f'that {name_of(function)} returns {type(made).__name__}.'
+    )
+  return made
+
+
 def _signature(function: Callable) -> inspect.Signature | None:
   """Returns the signature of a function; a builtin may have none."""
   try:
@@ -184,19 +165,6 @@ def _import_file(path: str) -> types.ModuleType:
   sys.modules[name] = module
   spec.loader.exec_module(module)
   return module
-
-
-def _of_another_form(argument: str, name: Any) -> ValueError:
-  return ValueError(
-    f'`{argument}` must be module:function or FILE.py:function, found {name!r}.'
-  )
-
-
-def _not_imported(argument: str, name: str, error: Exception) -> ValueError:
-  return ValueError(
-    f'`{argument}` must name a module that can be imported, found {name!r}: '
-    f'{_describe(error)}'
-  )
 
 
 def _describe(error: Exception) -> str:

@@ -86,5 +86,5 @@ def train(
     if data.partition.name in PARTITIONS:
       settings['partition'] = data.partition.name
     task = f'python:{data.name}'
-  created = config.create(task=task, output_dir=str(output_dir), **settings)
+  created = config.Config(task=task, output_dir=str(output_dir), **settings)
   return run(created, task=data, functions=functions)

@@ -1,5 +1,6 @@
 """A run as flags ask for it: by a row of the table, by settings, or by both."""
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,18 +23,15 @@ NOT_OF_THE_ROW = frozenset(
 def define() -> None:
   """Defines the flags of a run; called once a process."""
   config.define_flags()
-  for name, text in (
-    (
-      'row',
-      'A row of the table of experiments, which gives the settings that are '
-      'not given as flags; python -m tasks.experiments lists them.',
-    ),
-    ('scale', f'How large, with --row: {", ".join(experiments.SCALES)}.'),
-  ):
-    flags.DEFINE_string(name, None, text, module_name='run')
-  flags.DEFINE_list(
-    'variants', [], 'What is changed, with --row.', module_name='run'
+  row = (
+    'A row of the table of experiments, which gives the settings that are not '
+    'given as flags; python -m tasks.experiments lists them.'
   )
+  scale = f'How large, with --row: {", ".join(experiments.SCALES)}.'
+  variants = 'What is changed, with --row.'
+  flags.DEFINE_string('row', None, row, module_name='run')
+  flags.DEFINE_string('scale', None, scale, module_name='run')
+  flags.DEFINE_list('variants', [], variants, module_name='run')
 
 
 def names() -> list[str]:
@@ -59,11 +57,11 @@ def read() -> tuple[config.Config, Mapping[str, Any] | None]:
   if row is None:
     if scale or variants:
       raise ValueError('`scale` and `variants` must be given with `row` only.')
-    return config.create(**given), None
+    return config.Config(**given), None
   for name in ('scale', 'algorithm'):
     if flags.FLAGS[name].value is None:
       raise ValueError(f'`{name}` must be given with `row`.')
-  run = experiments.get_run(
+  run = experiments.NamedRun(
     row, scale, given['algorithm'], given.get('seed', 0), variants
   )
   settings = run.settings
@@ -79,8 +77,8 @@ def read() -> tuple[config.Config, Mapping[str, Any] | None]:
       t for t in rounds if t < settings['num_rounds']
     ]
   settings.setdefault('output_dir', str(pathlib.Path('runs') / run.name))
-  name = run.to_json() if NOT_OF_THE_ROW.issuperset(given) else None
-  return config.create(**settings), name
+  name = dataclasses.asdict(run) if NOT_OF_THE_ROW.issuperset(given) else None
+  return config.Config(**settings), name
 
 
 def parse(

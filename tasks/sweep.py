@@ -33,44 +33,36 @@ _LISTS = ('update_rounds', 'variants', 'metrics')
 _GRID = flags.DEFINE_string('grid', None, 'The grid file.')
 
 
-def plan() -> tuple[list[many_runs.PlannedRun], pathlib.Path]:
-  """Returns the runs of the grid, and the folder of all."""
+def plan() -> tuple[dict[str, tuple[str, ...]], pathlib.Path]:
+  """Returns the flags of each run of the grid, and the folder of all."""
   output_dir = flags.FLAGS['output_dir'].value
   for name, value in (('grid', _GRID.value), ('output_dir', output_dir)):
     if value is None:
       raise ValueError(f'`{name}` must be given.')
   lines = _read_lines(pathlib.Path(_GRID.value))
   common = many_runs.given_flags()
-  runs = []
-  for values in itertools.product(*(values for _, values in lines)):
+  runs = {}
+  for chosen in itertools.product(*lines):
     varied = [
-      f'{name}={pathlib.PurePath(value).name}'
-      for (name, all_values), value in zip(lines, values, strict=True)
-      if len(all_values) > 1
+      flag for flag, line in zip(chosen, lines, strict=True) if len(line) > 1
     ]
-    runs.append(
-      many_runs.PlannedRun(
-        '_'.join(varied) or 'run',
-        (
-          *common,
-          *(
-            f'--{name}' if value is None else f'--{name}={value}'
-            for (name, _), value in zip(lines, values, strict=True)
-          ),
-        ),
+    name = '_'.join(map(_in_names, varied)) or 'run'
+    if name in runs:
+      raise ValueError(
+        f'`grid` must have different values, found {name} twice.'
       )
-    )
-  folders = [run.name for run in runs]
-  if len(set(folders)) < len(folders):
-    raise ValueError(
-      f'`grid` must have different values, found {_GRID.value!r} with two runs '
-      'of one name.'
-    )
+    runs[name] = (*common, *chosen)
   return runs, pathlib.Path(output_dir)
 
 
-def _read_lines(path: pathlib.Path) -> list[tuple[str, list[str | None]]]:
-  """Returns the flags of a grid file with their values.
+def _in_names(flag: str) -> str:
+  """A flag as part of the name of a folder; of a path, what comes last."""
+  name, _, value = flag.removeprefix('--').partition('=')
+  return f'{name}={pathlib.PurePath(value).name}'
+
+
+def _read_lines(path: pathlib.Path) -> list[list[str]]:
+  """Returns the flags of each line of a grid file, one for each value.
 
   Raises:
     ValueError: If it has none, or a line is no flag.
@@ -79,9 +71,9 @@ def _read_lines(path: pathlib.Path) -> list[tuple[str, list[str | None]]]:
     text = path.read_text(encoding='utf-8')
   except OSError as e:
     raise ValueError(
-      f'`grid` must be a file that can be read, found {str(path)!r}: {e}'
+      f'`grid` must be a file that can be read, found {e}'
     ) from e
-  lines: list[tuple[str, list[str | None]]] = []
+  lines = []
   for line in map(str.strip, text.splitlines()):
     if not line or line.startswith('#'):
       continue
@@ -89,15 +81,11 @@ def _read_lines(path: pathlib.Path) -> list[tuple[str, list[str | None]]]:
       raise ValueError(
         f'`grid` must have a --flag=value,value on each line, found {line!r}.'
       )
-    name, equals, values = line.removeprefix('--').partition('=')
-    if name == 'print_settings':
-      raise ValueError('`grid` must hold settings, found --print_settings.')
-    if not equals:
-      lines.append((name, [None]))
-    elif name in _LISTS:
-      lines.append((name, [values]))
+    name, equals, values = line.partition('=')
+    if not equals or name.removeprefix('--') in _LISTS:
+      lines.append([line])
     else:
-      lines.append((name, [value.strip() for value in values.split(',')]))
+      lines.append([f'{name}={each.strip()}' for each in values.split(',')])
   if not lines:
     raise ValueError(f'`grid` must hold flags, found none in {str(path)!r}.')
   return lines

@@ -40,26 +40,20 @@ _EXIT_CODES = {'finished': 0, 'diverged': 3, 'budget exhausted': 4}
 def main(argv: Sequence[str]) -> int:
   """Runs the experiment that the flags describe; returns the exit code."""
   del argv
-  try:
-    config, name = run_flags.read()
-    if _PRINT_SETTINGS.value:
-      print(json.dumps(dataclasses.asdict(config), indent=2))
-      return 0
-    if config.output_dir is None:
-      raise ValueError('`output_dir` must be given.')
-    # As the bar of the rounds: nothing where nobody looks.
-    if sys.stderr.isatty():
-      print(f'{config.algorithm}: starting TensorFlow ...', file=sys.stderr)
-    with command_line.importing():
-      from tasks.running import run
+  config, name = run_flags.read()
+  if _PRINT_SETTINGS.value:
+    print(json.dumps(dataclasses.asdict(config), indent=2))
+    return 0
+  if config.output_dir is None:
+    raise ValueError('`output_dir` must be given.')
+  # As the bar of the rounds: nothing where nobody looks.
+  if sys.stderr.isatty():
+    print(f'{config.algorithm}: starting TensorFlow ...', file=sys.stderr)
+  with command_line.importing():
+    from tasks.running import run
 
+  try:
     result = run.run(config, name=name)
-  except (ValueError, TypeError, ModuleNotFoundError) as e:
-    command_line.print_error(e)
-    return 2
-  except OSError as e:
-    command_line.print_error(e)
-    return 5
   except RuntimeError as e:
     if not _is_explained(e):
       traceback.print_exc()

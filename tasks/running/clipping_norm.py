@@ -1,11 +1,9 @@
 """c from a run before: of FedAvg, as the paper sets it, or a private one."""
 
-import dataclasses
-import os
 import pathlib
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,15 +13,8 @@ from tff_clipping import privacy
 
 # Settings on which the norms of updates depend.
 _NORMS_DEPEND_ON = (
-  'task',
-  'partition',
-  'examples_per_client',
-  'dirichlet_alpha',
-  'shards_per_client',
-  'model',
-  'loss',
-  'local_steps',
-  'batch_size',
+  *('task', 'partition', 'examples_per_client', 'dirichlet_alpha'),
+  *('shards_per_client', 'model', 'loss', 'local_steps', 'batch_size'),
   'client_learning_rate',
 )
 _EXACT = (
@@ -37,8 +28,7 @@ class ClippingNormWarning(UserWarning):
   """c comes from a run whose updates have other norms."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
   """Where c comes from.
 
   Attributes:
@@ -53,25 +43,31 @@ class Source:
   ledger: str | None = None
 
   def to_json(self) -> dict[str, Any]:
-    """Returns what config.json has of it."""
+    """Returns what config.json has of it; c itself is among the settings."""
     return {'exact': self.exact, 'ledger': self.ledger}
 
 
-def read(run_dir: str | os.PathLike, config: Config) -> Source:
-  """Returns c from a run before, and warns if its updates have other norms.
+def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
+  """Returns where c comes from; `None` if it was given, or there is none.
 
-  Source: Sec. 2.2: half of the mean, over clients and rounds, of the norms of
-  the updates of an unclipped run. Of a private run whose c adapts and whose
-  guarantee holds, it is the last c.
+  Of a finished run of FedAvg it is half of the mean, over clients and rounds,
+  of the norms of the updates (Sec. 2.2); of a finished private run whose c
+  adapts and whose guarantee holds, the last c. A run that goes on has the c of
+  its beginning. Warns if the updates of that run have other norms.
 
   Args:
-    run_dir: The folder of the run, which must have ended.
-    config: The settings of the run that takes c.
+    config: The settings.
+    saved: The config.json of a run that goes on; `None` for a new one.
 
   Raises:
-    ValueError: If the folder is not that of such a run.
+    ValueError: If `clipping_norm_from` is not the folder of such a run.
   """
-  folder = RunFolder(run_dir)
+  kept = (saved or {}).get('clipping_norm_source')
+  if kept is not None:
+    return Source(saved['experiment']['clipping_norm'], **kept)
+  if config.clipping_norm_from is None:
+    return None
+  folder = RunFolder(config.clipping_norm_from)
   try:
     saved = folder.read_description()
     if saved is None:
@@ -107,33 +103,15 @@ def read(run_dir: str | os.PathLike, config: Config) -> Source:
     raise ValueError(
       '`clipping_norm_from` must be the folder of a finished run of fed_avg, '
       'or of a private run with adaptive clipping whose guarantee holds, found '
-      f'{os.fspath(run_dir)!r}: {e}'
+      f'{str(folder.path)!r}: {e}'
     ) from e
   _warn_of_other_norms(experiment, config.to_json())
   return source
 
 
-def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
-  """Returns where c comes from; `None` if it was given, or there is none.
-
-  A run that goes on has the c of its beginning.
-
-  Args:
-    config: The settings.
-    saved: The config.json of a run that goes on; `None` for a new one.
-
-  Raises:
-    ValueError: As `read`.
-  """
-  kept = (saved or {}).get('clipping_norm_source')
-  if kept is not None:
-    return Source(saved['experiment']['clipping_norm'], **kept)
-  if config.clipping_norm_from is None:
-    return None
-  return read(config.clipping_norm_from, config)
-
-
-def _warn_of_other_norms(theirs: Any, mine: Any) -> None:
+def _warn_of_other_norms(
+  theirs: Mapping[str, Any], mine: Mapping[str, Any]
+) -> None:
   different = [
     f'`{name}` {theirs[name]} and not {mine[name]}'
     for name in _NORMS_DEPEND_ON

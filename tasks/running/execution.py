@@ -35,23 +35,12 @@ def start(
   """
   num_shards = ((saved or {}).get('execution') or {}).get('num_shards')
   if config.runtime == 'in_process':
-    if config.num_workers is not None:
-      raise ValueError(
-        '`num_workers` must be given with a `runtime` on Ray only, found '
-        f'{config.num_workers}.'
-      )
     num_shards = num_shards or 1
     runtime.set_default_context(num_shards=num_shards)
-    yield dict(runtime=config.runtime, num_shards=num_shards)
+    yield dict(runtime='in_process', num_shards=num_shards)
     return
-  is_address = ':' in config.runtime
-  if config.runtime != 'ray' and not is_address:
-    raise ValueError(
-      f'`runtime` must be in_process, ray or HOST:PORT, found '
-      f'{config.runtime!r}.'
-    )
   with runtime.set_ray_context(
-    address=config.runtime if is_address else None,
+    address=None if config.runtime == 'ray' else config.runtime,
     num_workers=config.num_workers,
     num_shards=num_shards,
     required_paths=required_paths,

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import errno
 import fcntl
 import io
 import json
@@ -78,14 +77,50 @@ class RunFolder:
     with contextlib.ExitStack() as stack:
       stack.callback(self._remove_if_bare, made)
       try:
-        self._make()
-        self._check_is_of_a_run()
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.check(config)
         stack.enter_context(locked(self.path))
         stack.enter_context(self._temporary_files())
       except OSError as e:
-        raise self._unwritable(e) from e
-      self._check_is_of(config)
+        raise RunFolderError(
+          '`output_dir` must be a folder that can be written, found '
+          f'{str(self.path)!r} ({e.strerror}).'
+        ) from e
+      # Again, now that nobody else writes to it.
+      self.check(config)
       yield
+
+  def check(self, config: Config) -> None:
+    """Raises unless the folder is empty, or of the run of a configuration.
+
+    Args:
+      config: What the run is asked to do. One that began with c from another
+        run is the same run with c from anywhere.
+
+    Raises:
+      RunFolderError: If the folder holds something else.
+    """
+    found = [e.name for e in self.path.iterdir() if not e.name.startswith('.')]
+    if found and self.config.name not in found:
+      raise RunFolderError(
+        '`output_dir` must be empty or hold a run, found '
+        f'{", ".join(sorted(found)[:3])} in {self.path}.'
+      )
+    if not found:
+      return
+    saved = self.read_config()
+    if (
+      self.read_description().get('clipping_norm_source') is not None
+      and config.clipping_norm is None
+      and config.clipping_norm_from is not None
+    ):
+      config = dataclasses.replace(config, clipping_norm=saved.clipping_norm)
+    differences = config.differences(saved.to_json())
+    if differences:
+      raise RunFolderError(
+        '`output_dir` must be empty or hold this same run, found another one '
+        f'in {self.path}: {"; ".join(differences)}.'
+      )
 
   def read_description(self) -> dict[str, Any] | None:
     """Returns the contents of config.json; `None` if there is none.
@@ -122,8 +157,15 @@ class RunFolder:
         f'`run_dir` must be the folder of a run, found {self.path} without '
         f'{self.config.name}.'
       )
-    self._check_version(saved['experiment'])
-    return Config.from_json(saved['experiment'])
+    # Of an earlier version; a seed in it may be secret, and is not shown.
+    if not {f.name for f in dataclasses.fields(Config)} >= {
+      *saved['experiment']
+    }:
+      raise RunFolderError(
+        f'`output_dir` must hold a run of this version, found one of an '
+        f'earlier version in {self.path}, which does not go on.'
+      )
+    return Config(**saved['experiment'])
 
   def read_metrics(self) -> pd.DataFrame:
     """Returns metrics.csv, without a last line that a crash has cut short.
@@ -134,28 +176,6 @@ class RunFolder:
     """
     data = self.metrics.read_bytes()
     return pd.read_csv(io.BytesIO(data[: data.rfind(b'\n') + 1]))
-
-  def read_result(self, config: Config) -> dict[str, Any] | None:
-    """Returns how the run of a configuration ended.
-
-    Args:
-      config: What the run was asked to do; without c, any c will do.
-
-    Returns:
-      The contents of result.json: `reason`, a value of `StopReason`, `message`
-      and `round_num`; `None` if the run is not there or not at an end.
-
-    Raises:
-      RunFolderError: If the folder holds something else.
-    """
-    if not self.path.is_dir():
-      return None
-    self._check_is_of_a_run()
-    self._check_is_of(config)
-    try:
-      return json.loads(self.result.read_text())
-    except (OSError, ValueError):
-      return None
 
   def draw_seeds(self, names: Sequence[str]) -> dict[str, int]:
     """Returns the secret seeds that the run has drawn, or new ones.
@@ -210,7 +230,6 @@ class RunFolder:
         raise RunFolderError(
           f'`output_dir` must be empty or hold this same run, found another '
           f'one in {self.path}: {what} changed from {before} to {now}.'
-          f'{self._say_if_empty()}'
         )
 
   def write_json(
@@ -230,13 +249,6 @@ class RunFolder:
     with atomic_files.replacing(path, is_secret=is_secret) as new:
       new.write_text(json.dumps(content, indent=2) + '\n')
 
-  def _make(self) -> None:
-    if self.path.exists() and not self.path.is_dir():
-      raise RunFolderError(
-        f'`output_dir` must be a folder, found the file {self.path}.'
-      )
-    self.path.mkdir(parents=True, exist_ok=True)
-
   def _remove_if_bare(self, made: Sequence[pathlib.Path]) -> None:
     """Removes folders that were made for a run that has not begun."""
     if not made or not self.path.is_dir():
@@ -246,65 +258,6 @@ class RunFolder:
     for folder in made:
       with contextlib.suppress(OSError):
         folder.rmdir()
-
-  def _unwritable(self, error: OSError) -> RunFolderError:
-    # As in /proc: that it is not there is no news.
-    reason = (
-      'no folder can be made there'
-      if error.errno == errno.ENOENT
-      else error.strerror
-    )
-    return RunFolderError(
-      '`output_dir` must be a folder that can be written, found '
-      f'{str(self.path)!r} ({reason}).'
-    )
-
-  def _say_if_empty(self) -> str:
-    """Returns a sentence on a run that has ended and kept nothing."""
-    kept = {each.name for each in self.checkpoints.glob('*')}
-    if kept or self.result.exists() or self.ledger.exists():
-      return ''
-    return ' No round of it was kept: delete the folder, or give another.'
-
-  def _check_is_of_a_run(self) -> None:
-    found = [e.name for e in self.path.iterdir() if not e.name.startswith('.')]
-    if found and self.config.name not in found:
-      raise RunFolderError(
-        '`output_dir` must be empty or hold a run, found '
-        f'{", ".join(sorted(found)[:3])} in {self.path}.'
-      )
-
-  def _check_is_of(self, config: Config) -> None:
-    """Raises if there is a run of other settings."""
-    description = self.read_description() or {}
-    saved = description.get('experiment')
-    if saved is None:
-      return
-    self._check_version(saved)
-    # A run that was given c as a number keeps it.
-    if (
-      description.get('clipping_norm_source') is not None
-      and config.clipping_norm is None
-      and config.clipping_norm_from is not None
-    ):
-      config = dataclasses.replace(
-        config, clipping_norm=saved.get('clipping_norm')
-      )
-    differences = config.differences(saved)
-    if differences:
-      raise RunFolderError(
-        '`output_dir` must be empty or hold this same run, found another one '
-        f'in {self.path}: {"; ".join(differences)}.'
-      )
-
-  def _check_version(self, saved: Mapping[str, Any]) -> None:
-    """Raises for the settings of an earlier version, whose seeds it hides."""
-    known = {field.name for field in dataclasses.fields(Config)}
-    if not known.issuperset(saved):
-      raise RunFolderError(
-        '`output_dir` must be empty or hold a run of this version, found one '
-        f'of an earlier version in {self.path}, which does not go on.'
-      )
 
   @contextlib.contextmanager
   def _temporary_files(self) -> Iterator[None]:
@@ -331,13 +284,8 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
     try:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as e:
-      if e.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
-        raise RunFolderError(
-          '`output_dir` must be on a disk that has file locks, found '
-          f'{folder}, whose disk has none ({e.strerror}).'
-        ) from e
       raise RunFolderError(
-        '`output_dir` must be used by one program at a time, found that '
-        f'another one is writing to {folder}.'
+        '`output_dir` must be used by one program at a time, on a disk that '
+        f'has file locks, found {folder} ({e.strerror}).'
       ) from e
     yield

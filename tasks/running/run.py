@@ -93,11 +93,11 @@ def run(
 
     # The data, the plan, the model.
     objective = objective_lib.create_objective(config)
-    if task is None:
-      task = read_task(config, objective)
-    task = _prepare(config, task, objective)
+    task = _read_task(config, objective, task)
+    config = dataclasses.replace(config, num_clients=task.num_clients)
+    algorithms.check(config)
     with run_privacy.reading_ledger():
-      plan = algorithms.find_plan(config, task.num_clients, folder.ledger)
+      plan = algorithms.find_plan(config, folder.ledger)
     model = RunModel(config, task, objective, functions)
     # Outside of a graph, where a user's model can be looked at.
     initial_weights = model.create_initial_weights()
@@ -125,7 +125,13 @@ def run(
         task.client_ids, seed=config.sampling_seed
       )
       clients = canary_clients.CanaryClients(clients, canaries)
-      client_model_fn = _add_canaries(config, client_model_fn, canaries)
+      way = config.client_learning_rate * config.local_steps
+      client_model_fn = learning.add_canaries(
+        client_model_fn,
+        canaries,
+        # Far longer than c: a clip that is missing shows itself.
+        gradient_norm=100 * config.clipping_norm / way,
+      )
 
     # The process.
     where = stack.enter_context(
@@ -136,15 +142,12 @@ def run(
       plan,
       client_model_fn,
       clients=clients,
-      num_clients=task.num_clients,
       functions=functions,
       canaries=None if run_audit is None else run_audit.canaries,
     )
     caveats = run_privacy.find_caveats(
-      asked, task, None if source is None else source.exact
+      asked, task, None if source is None else source.exact, process
     )
-    if plan is not None:
-      caveats = run_privacy.add_unchecked(caveats, process)
 
     # First of all files: what makes the folder that of this run.
     folder.write_json(
@@ -156,6 +159,11 @@ def run(
     of_privacy = RunPrivacy(config, folder, plan, caveats)
     checkpoints = Checkpoints(folder.checkpoints)
     num_done = max(checkpoints.rounds(), default=0)
+    kept = None
+    if client_states.kept_type(process) is not None:
+      kept = client_states.ClientStates(
+        folder.client_states, process, task.client_ids
+      )
     command_line.check_interrupted()
 
     # The loop.
@@ -177,7 +185,7 @@ def run(
         ledger=ledger,
         exact_metrics=algorithms.measures_updates(config),
         initial_weights=initial_weights,
-        client_states=_create_client_states(folder, process, task),
+        client_states=kept,
       ).run()
 
       # The result.
@@ -187,7 +195,15 @@ def run(
       sentences = [result.message, *shown, *of_privacy.describe(ledger)]
     result = dataclasses.replace(result, message=' '.join(sentences))
     if result.interrupted is None:
-      _write_results(folder, result, process, model)
+      if result.state is not None:
+        weights = process.get_model_weights(result.state)
+        trained_model.write(folder.model, model.create_model(), weights)
+      ended = dict(
+        reason=result.reason.value,
+        message=result.message,
+        round_num=result.round_num,
+      )
+      folder.write_json(folder.result, ended)
     if num_done >= config.num_rounds:
       result = dataclasses.replace(
         result, message=f'Nothing was left to do. {result.message}'
@@ -209,41 +225,24 @@ def describe_test(config: Config) -> str:
   return f' Test {objective.metric}: {value}.'
 
 
-def read_task(config: Config, objective: objective_lib.Objective) -> Task:
-  """Reads the data of a run and splits them.
-
-  Args:
-    config: The settings.
-    objective: What is minimised, which says what labels are.
-
-  Raises:
-    ValueError: If there are no such data, or they cannot be split so.
-  """
-  return registry.create_task(
-    config.task,
-    PartitionConfig(
-      config.partition,
-      num_clients=config.num_clients,
-      examples_per_client=config.examples_per_client,
-      dirichlet_alpha=config.dirichlet_alpha,
-      shards_per_client=config.shards_per_client,
-      seed=config.seed,
-    ),
-    data_dir=config.data_dir,
-    kinds=objective.kinds,
-  )
-
-
-def _prepare(
-  config: Config, task: Task, objective: objective_lib.Objective
+def _read_task(
+  config: Config, objective: objective_lib.Objective, task: Task | None
 ) -> Task:
-  """Returns the data with the test set that is asked for.
-
-  Raises:
-    ValueError: If the test set is too small, the loss or a metric does not fit
-      the labels, or the run is private, and evaluating the model, or its shape,
-      would tell of the clients.
-  """
+  """Returns the data with their split, and the test set that is asked for."""
+  if task is None:
+    task = registry.create_task(
+      config.task,
+      PartitionConfig(
+        config.partition,
+        num_clients=config.num_clients,
+        examples_per_client=config.examples_per_client,
+        dirichlet_alpha=config.dirichlet_alpha,
+        shards_per_client=config.shards_per_client,
+        seed=config.seed,
+      ),
+      data_dir=config.data_dir,
+      kinds=objective.kinds,
+    )
   objective.check_task(task)
   if config.held_out_clients is not None:
     task = task.with_held_out_clients(config.held_out_clients, config.seed)
@@ -258,11 +257,6 @@ def _prepare(
       f'`task` must have `num_classes`, or a test example of the last class, '
       f'for {config.algorithm}, found neither in {config.task}: that a client '
       'has this class would be seen by the shape of the model.'
-    )
-  if config.clients_per_round > task.num_clients:
-    raise ValueError(
-      f'`clients_per_round` must be at most the {task.num_clients} clients '
-      f'that there are, found {config.clients_per_round}.'
     )
   if config.test_examples is not None:
     task = task.with_test_examples(config.test_examples)
@@ -324,27 +318,6 @@ def _create_audit(
   )
 
 
-def _add_canaries(config: Config, model_fn: Any, canaries: audit.Canaries):
-  way = config.client_learning_rate * config.local_steps
-  return learning.add_canaries(
-    model_fn,
-    canaries,
-    # Far longer than c: a clip that is missing shows itself.
-    gradient_norm=100 * config.clipping_norm / way,
-  )
-
-
-def _create_client_states(
-  folder: RunFolder, process: LearningProcess, task: Task
-) -> client_states.ClientStates | None:
-  """Returns the store of what clients keep; `None` if they keep nothing."""
-  if client_states.kept_type(process) is None:
-    return None
-  return client_states.ClientStates(
-    folder.client_states, process, task.client_ids
-  )
-
-
 def _watch_clients(
   config: Config, folder: RunFolder, run_audit: RunAudit | None
 ) -> Iterator[RoundWatcher]:
@@ -360,29 +333,6 @@ def _watch_clients(
     )
   if run_audit is not None:
     yield run_audit
-
-
-def _write_results(
-  folder: RunFolder,
-  result: TrainingResult,
-  process: LearningProcess,
-  model: RunModel,
-) -> None:
-  """Writes the trained model, if there is one, and result.json."""
-  if result.state is not None:
-    trained_model.write(
-      folder.model,
-      model.create_model(),
-      process.get_model_weights(result.state),
-    )
-  folder.write_json(
-    folder.result,
-    dict(
-      reason=result.reason.value,
-      message=result.message,
-      round_num=result.round_num,
-    ),
-  )
 
 
 def _audit(
@@ -411,13 +361,7 @@ def _audit(
 def _progress(
   config: Config, objective: objective_lib.Objective, num_done: int
 ) -> Iterator[AfterRounds]:
-  """Shows a bar with the round, what decides and the seconds a round.
-
-  Args:
-    config: The experiment.
-    objective: What decides.
-    num_done: The rounds that were done before. If all were, there is no bar.
-  """
+  """Shows a bar with the round, what decides and the seconds a round."""
   with tqdm.tqdm(
     total=config.num_rounds,
     initial=num_done,

@@ -110,7 +110,8 @@ class RunPrivacy:
     if self._describe_tightest():
       content['tightest_epsilon'] = self.plan.tightest_epsilon
     if self.config.sampling == 'paper':
-      content['paper_epsilon'] = self._paper_epsilon
+      content['paper_epsilon'] = algorithms.paper_plan(self.config).epsilon
+    # It must hold if the run is killed: all its rounds count.
     for sentences in self._describe_source(as_planned=True):
       content['with_clipping_norm'] = sentences
     self.folder.write_json(self.folder.privacy, content)
@@ -125,47 +126,38 @@ class RunPrivacy:
       return ''
     return words.describe_tightest(self.plan)
 
-  @property
-  def _paper_epsilon(self) -> float:
-    """The figure of the paper, which charges fixed cohorts as Poisson's."""
-    return algorithms.paper_plan(self.config, self.plan.num_clients).epsilon
-
   def _describe_paper(self) -> list[str]:
     if self.config.sampling != 'paper':
       return []
+    epsilon = algorithms.paper_plan(self.config).epsilon
     return [
-      f"The paper's epsilon, {rounding.format_up(self._paper_epsilon)}, is "
-      'that of Poisson samples, and does not hold for cohorts of a fixed size.'
+      f"The paper's epsilon, {rounding.format_up(epsilon)}, is that of Poisson "
+      'samples, and does not hold for cohorts of a fixed size.'
     ]
 
   def _describe_source(self, *, as_planned: bool = False) -> list[str]:
-    """Returns what the runs that gave c have cost, and all of them together.
-
-    Args:
-      as_planned: Whether all rounds of this run count: what is written while it
-        goes on must hold if it is killed.
-    """
+    """Returns what the runs that gave c have cost, the last run first."""
     sources = spending.find_sources(self.folder.ledger)
     if not sources:
       return []
-    spent = [
+    epsilons = [
       rounding.format_up(privacy.read_ledger(path).epsilon) for path in sources
     ]
-    others = ''.join(
-      f', and epsilon {each} of {path}, which gave that run its own'
-      for each, path in reversed([*zip(spent, sources, strict=True)][:-1])
+    spent = ' and '.join(
+      f'epsilon {epsilon} of {path}'
+      for epsilon, path in reversed([*zip(epsilons, sources, strict=True)])
     )
     together = spending.describe_ledgers(
       [self.folder.ledger], as_planned=as_planned
     )
     return [
-      f'The clipping norm comes from {sources[-1]}: epsilon {spent[-1]} of '
-      f'it is spent too{others}. {together}'.rstrip()
+      f'The clipping norm comes from runs before: {spent} is spent too. '
+      f'{together}'.rstrip()
     ]
 
 
 def find_caveats(
-  asked: Config, task: Task, exact_norm: str | None
+  asked: Config, task: Task, exact_norm: str | None, process: Any
 ) -> tuple[str, ...]:
   """Returns what takes the plan's guarantee from a run.
 
@@ -175,6 +167,7 @@ def find_caveats(
     task: The data.
     exact_norm: From what exact figure of the clients c comes; `None` if from
       none.
+    process: The learning process, or its aggregation process.
 
   Returns:
     Main clauses; none for a run that is not private.
@@ -196,16 +189,10 @@ def find_caveats(
     'the test set has examples of the clients, and what the model does on it '
     'is measured exactly': task.test_is_of_clients,
     'the clients were made up by a split of the examples, and nothing is '
-    'promised to those whose data they are': (task.partition.makes_up_clients),
+    'promised to those whose data they are': task.partition.makes_up_clients,
+    records.UNCHECKED: not records.has_record(process),
   }
   return tuple(reason for reason, applies in reasons.items() if applies)
-
-
-def add_unchecked(caveats: tuple[str, ...], process: Any) -> tuple[str, ...]:
-  """Returns the caveats, and that nobody has checked the process, if so."""
-  if records.has_record(process):
-    return caveats
-  return (*caveats, records.UNCHECKED)
 
 
 @contextlib.contextmanager

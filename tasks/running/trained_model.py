@@ -19,7 +19,6 @@ from collections.abc import Callable
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks import named_functions
 from tasks.models import objective, own_models, run_models
 from tasks.running.folder import RunFolder
 from tff_clipping import atomic_files, storage_errors
@@ -41,8 +40,9 @@ def load(
     the run's loss takes; call it with `training=False`.
 
   Raises:
-    ValueError: If there is no such run, it has not ended, or its model cannot
-      be built.
+    ValueError: If there is no such run, it has not ended, its model cannot be
+      built, for example in another folder than the run was started in, or its
+      weights are not those of the model.
   """
   folder = RunFolder(run_dir)
   config = folder.read_config()
@@ -51,14 +51,6 @@ def load(
       f'`run_dir` must be a run that has ended, found no {folder.model}.'
     )
   data = folder.read_description()['task']
-  if create_model is None and named_functions.is_function_name(config.model):
-    try:
-      create_model = named_functions.load_function('model', config.model)
-    except ValueError as e:
-      raise ValueError(
-        f'{e} The run in {folder.path} has it from the folder that it was '
-        'started in: go there, or give `create_model`.'
-      ) from e
   model = run_models.create_model(
     config,
     objective.create_objective(config),
@@ -66,15 +58,9 @@ def load(
     num_classes=data['num_classes'],
     label_shape=data['label_shape'],
     input_dtype=data['input_dtype'],
-    functions={config.model: create_model},
+    functions={} if create_model is None else {config.model: create_model},
   )
-  try:
-    model.load_weights(folder.model)
-  except (ValueError, OSError, KeyError) as e:
-    raise ValueError(
-      '`run_dir` must hold the weights of its model, found '
-      f'{folder.model} with others than {config.model} has: {e}'
-    ) from e
+  model.load_weights(folder.model)
   return model
 
 

@@ -26,7 +26,7 @@ _TURNS = dict(mechanism='blt', sampling='min_separation', min_separation=2)
 
 
 def _config(settings, **changes):
-  return config.create(**{**settings, **changes})
+  return config.Config(**{**settings, **changes})
 
 
 def _model_fn():
@@ -42,15 +42,9 @@ def _model_fn():
 def _process(settings, **changes):
   created = _config(settings, **changes)
   algorithms.check(created)
-  plan = algorithms.find_plan(created, created.num_clients)
+  plan = algorithms.find_plan(created)
   weights_type = tff.learning.models.weights_type_from_model(_model_fn)
-  factory = algorithms.create_aggregator(
-    created,
-    plan,
-    _model_fn,
-    num_clients=created.num_clients,
-    functions={},
-  )
+  factory = algorithms.create_aggregator(created, plan, _model_fn, {})
   return factory.create(weights_type.trainable)
 
 
@@ -143,7 +137,7 @@ def test_simulated_noise_is_that_of_the_larger_population_by_its_budget():
     noise_clients_per_round=80,
   )
   algorithms.check(created)
-  assert algorithms.find_plan(created, 40) is None
+  assert algorithms.find_plan(created) is None
   assert not algorithms.is_private(created)
   of_80 = privacy.calibrate_noise_multiplier(
     num_clients=160,
@@ -162,8 +156,8 @@ def test_simulated_noise_is_that_of_the_larger_population_by_its_budget():
 def test_the_papers_cohorts_have_the_noise_of_poisson_at_their_own_cost():
   created = _config(DP_FED_AVG, sampling='paper')
   algorithms.check(created)
-  plan = algorithms.find_plan(created, 40)
-  poisson = algorithms.paper_plan(created, 40)
+  plan = algorithms.find_plan(created)
+  poisson = algorithms.paper_plan(created)
   assert poisson.sampling == 'poisson'
   assert poisson.epsilon <= 8.0
   assert plan.sampling == 'fixed_size'
@@ -178,9 +172,9 @@ def test_correlated_noise_takes_turns_of_n_over_p_rounds_by_default():
     DP_FED_AVG, mechanism='blt', sampling='min_separation', num_rounds=5
   )
   algorithms.check(created)
-  assert algorithms.find_plan(created, 40).min_separation == 5
+  assert algorithms.find_plan(created).min_separation == 5
   other = _config(created.to_json(), min_separation=2)
-  assert algorithms.find_plan(other, 40).min_separation == 2
+  assert algorithms.find_plan(other).min_separation == 2
 
 
 _AUDITED = _PRIVATE | dict(audit_canaries=100)
@@ -189,82 +183,76 @@ _MODEL_CLIPPING = _PUBLIC | dict(algorithm='model_clipping_fed_avg')
 
 
 @pytest.mark.parametrize(
-  ('settings', 'words'),
+  ('settings', 'changes', 'words'),
   [
-    (_FED_AVG | dict(algorithm='x'), '`algorithm` must be one of fed_avg, '),
-    (_FED_AVG | dict(clients_per_round=41), '`clients_per_round` must be at m'),
-    (_FED_AVG | dict(update_rounds=(0, 0)), '`update_rounds` must be differ'),
-    (_FED_AVG | dict(update_rounds=(2,)), 'rounds below `num_rounds`'),
-    (_FED_AVG | dict(sampling='paper'), '`sampling` must be one of fixed_size'),
-    (_FED_AVG | dict(min_separation=2), '`min_separation` must be given for'),
+    (_FED_AVG, dict(algorithm='x'), '`algorithm` must be one of fed_avg, '),
+    (_FED_AVG, dict(clients_per_round=41), '`clients_per_round` must be at m'),
+    (_FED_AVG, dict(update_rounds=(0, 0)), '`update_rounds` must be'),
+    (_FED_AVG, dict(update_rounds=(2,)), '`update_rounds` must be'),
+    (_FED_AVG, dict(sampling='paper'), '`sampling` must .* without noise'),
+    (_FED_AVG, dict(min_separation=2), '`min_separation` .* only, found 2'),
+    (_FED_AVG, dict(proximal_mu=0.1), '`proximal_mu` .* only, found 0.1'),
+    (_FED_AVG, dict(num_workers=2), '`num_workers` .* only, found 2'),
     # Clipping.
-    (_FED_AVG | dict(clipping_norm=1.0), 'must be given for an algorithm that'),
-    (_PUBLIC | dict(clipping_norm=None), '`clipping_norm` must be given: as a'),
-    (_PRIVATE | dict(clipping_norm=None), 'whose epsilon is spent too, found'),
-    (_PUBLIC | dict(clipping_norm_from='a'), 'exclude each other'),
+    (_FED_AVG, dict(clipping_norm=1.0), '`clipping_norm` .* only, found 1.0'),
+    (_FED_AVG, dict(aggregation='secure'), '`aggregation` .* only'),
+    (_PUBLIC, dict(clipping_norm=None), '`clipping_norm` must be given'),
+    (_PRIVATE, dict(clipping_norm=None), '`clipping_norm` must be given'),
+    (_PUBLIC, dict(clipping_norm_from='a'), '`clipping_norm_from` exclude'),
+    (_PUBLIC, dict(aggregation='distributed'), 'must be plain or secure but'),
     (
-      _MODEL_CLIPPING | dict(clipping_norm=None, clipping_norm_from='a'),
-      '`clipping_norm_from` must be given for an algorithm that clips updates',
+      _PUBLIC,
+      dict(aggregator='m:f', clipping='adaptive'),
+      '`clipping` .* only',
     ),
     (
-      _PUBLIC | dict(clipping='adaptive', aggregation='secure'),
-      '`clipping` must not be adaptive for `aggregation` secure',
-    ),
-    (_PUBLIC | dict(aggregation='distributed'), 'must be plain or secure but'),
-    (
-      _PRIVATE | dict(clipping='per_layer', aggregation='distributed'),
-      '`clipping` must be fixed for `aggregation` distributed',
+      _PUBLIC,
+      dict(clipping='adaptive', aggregation='secure'),
+      '`clipping` must be fixed or per_layer for .* found adaptive',
     ),
     (
-      _PRIVATE | dict(accountant='pld', aggregation='distributed'),
-      '`accountant` must be rdp for `aggregation` distributed',
+      _MODEL_CLIPPING,
+      dict(clipping_norm=None, clipping_norm_from='a'),
+      '`clipping_norm_from` .* only, found a',
     ),
-    (
-      _PRIVATE | dict(sampling='paper', aggregation='distributed'),
-      '`sampling` must not be paper for `aggregation` distributed',
+    (_MODEL_CLIPPING, dict(clipping='adaptive'), '`clipping` .* only'),
+    (_MODEL_CLIPPING, dict(aggregator='m:f'), '`aggregator` .* only'),
+    (_PRIVATE, dict(sum_bits=14), '`sum_bits` .* only, found 14'),
+    *(
+      (_PRIVATE | changes, dict(aggregation='distributed'), words)
+      for changes, words in (
+        (
+          dict(clipping='per_layer'),
+          '`clipping` must be fixed for .*per_layer',
+        ),
+        (dict(accountant='pld'), 'must not be distributed for `accountant` pl'),
+        (dict(sampling='paper'), 'must not be distributed for .* paper'),
+      )
     ),
-    (_PRIVATE | dict(sum_bits=14), '`sum_bits` must be given for `aggregation'),
-    (_CORRELATED | dict(clipping='per_layer'), '`clipping` must be fixed for'),
-    (_MODEL_CLIPPING | dict(clipping='adaptive'), '`clipping` must be given'),
-    (_MODEL_CLIPPING | dict(aggregator='m:f'), '`aggregator` must be given'),
-    (_FED_AVG | dict(aggregation='secure'), '`aggregation` must be given for'),
-    (
-      _PUBLIC | dict(aggregator='mine:f', clipping='adaptive'),
-      'without `aggregator`, only, found adaptive',
-    ),
+    (_CORRELATED, dict(clipping='per_layer'), '`clipping` must be fixed for'),
     # Privacy.
-    (_PUBLIC | dict(target_epsilon=1.0), '`target_epsilon` must be given for'),
-    (_PUBLIC | dict(audit_canaries=10), '`audit_canaries` must be given for'),
-    (_PRIVATE | dict(target_delta=None), '`target_delta` must be given for dp'),
+    (_PUBLIC, dict(target_epsilon=1.0), '`target_epsilon` .* only, found 1.0'),
+    (_PUBLIC, dict(audit_canaries=10), '`audit_canaries` .* only, found 10'),
+    (_PRIVATE, dict(target_delta=None), '`target_delta` must be given for dp'),
+    (_PRIVATE, dict(target_epsilon=1.0), '`noise_multiplier` .* not both'),
+    (_PRIVATE, dict(noise_multiplier=None), '`noise_multiplier` .* not both'),
+    (_PRIVATE, dict(sampling='round_robin'), '`sampling` must .* independent'),
+    (_PRIVATE, dict(sampling='min_separation'), 'must be .* independent'),
+    (_CORRELATED, dict(sampling='poisson'), '`sampling` must .* correlated'),
+    (_CORRELATED, dict(aggregator='m:f'), '`mechanism` must be gaussian'),
+    (_AUDITED, dict(simulation_diagnostics=True), '`audit_canaries` must be'),
+    (_AUDITED, dict(clipping='adaptive'), '`audit_canaries` must be given'),
+    (_AUDITED, _TURNS, '`audit_canaries` must be given'),
     (
-      _PRIVATE | dict(target_epsilon=1.0),
-      'must be given for dp_fed_avg, an',
+      _PRIVATE,
+      dict(noise_clients_per_round=80, aggregator='m:f'),
+      '`noise_clients_per_round` must be given',
     ),
-    (
-      _PRIVATE | dict(noise_multiplier=None),
-      'or `noise_multiplier` must be g',
-    ),
-    (_PRIVATE | dict(sampling='round_robin'), 'do not hide who takes part'),
-    (_PRIVATE | dict(sampling='min_separation'), 'for `mechanism` gaussian'),
-    (_CORRELATED | dict(sampling='poisson'), 'its cost is not computed here'),
-    (_CORRELATED | dict(min_separation=1), 'must be at least 2 for noise'),
-    (_CORRELATED | dict(aggregator='mine:f'), '`mechanism` must be gaussian'),
-    (_AUDITED | dict(simulation_diagnostics=True), '`audit_canaries` must be'),
-    (_AUDITED | dict(clipping='adaptive'), 'with a given constant clipping no'),
-    (_AUDITED | _TURNS, 'noise at the server that is independent between'),
-    (
-      _PRIVATE | dict(noise_clients_per_round=80, aggregator='mine:f'),
-      '`noise_clients_per_round` must be given for noise at the server',
-    ),
-    # Local steps.
-    (_FED_AVG | dict(local_step='adam'), '`local_step` must be sgd, momentum'),
-    (_FED_AVG | dict(local_step='proximal'), '`proximal_mu` must be given for'),
-    (_FED_AVG | dict(proximal_mu=0.1), 'for `local_step` proximal only, found'),
   ],
 )
-def test_what_does_not_go_together_is_refused(settings, words):
+def test_what_does_not_go_together_is_refused(settings, changes, words):
   with pytest.raises(ValueError, match=words):
-    algorithms.check(config.create(**settings))
+    algorithms.check(_config(settings, **changes))
 
 
 @pytest.mark.parametrize(
@@ -296,9 +284,9 @@ def test_what_the_plan_speaks_of_is_said(changes, words):
   ],
 )
 def test_settings_choose_the_local_step(settings, expected):
-  created = config.create(**settings)
+  created = config.Config(**settings)
   algorithms.check(created)
-  assert algorithms.create_local_step(created, 40, {}) == expected
+  assert algorithms.create_local_step(created, {}) == expected
 
 
 def _own_scaffold(participation, clipping_norm=math.inf):
@@ -316,13 +304,37 @@ def test_an_own_local_step_takes_what_it_names():
     ('mine:m', steps.Momentum(0.5)),
   ):
     created = _config(_PUBLIC, local_step=name)
-    assert algorithms.create_local_step(created, 40, functions) == expected
+    assert algorithms.create_local_step(created, functions) == expected
+
+
+@pytest.mark.parametrize(
+  ('settings', 'names'),
+  [
+    (_FED_AVG, set()),
+    (_PUBLIC, {'clipping_norm'}),
+    (_PUBLIC | dict(clipping_norm=None), set()),
+    (_PRIVATE, {'clipping_norm', 'plan'}),
+  ],
+)
+def test_an_own_aggregator_takes_c_and_the_plan(settings, names):
+  found = {}
+
+  def create(**given):
+    found.update(given)
+    return tff.aggregators.UnweightedMeanFactory()
+
+  created = _config(settings, aggregator='mine:f')
+  algorithms.check(created)
+  plan = algorithms.find_plan(created)
+  algorithms.create_aggregator(created, plan, _model_fn, {'mine:f': create})
+  expected = dict(clipping_norm=0.5, plan=plan)
+  assert found == {name: expected[name] for name in names}
 
 
 @pytest.mark.parametrize(
   ('function', 'error', 'words'),
   [
-    (lambda: 3, TypeError, 'must be a function that returns a `LocalStep`'),
+    (lambda: 3, TypeError, 'must be a function that returns a LocalStep'),
     (lambda rho: steps.Sgd(), TypeError, 'must be a function that takes'),
     (lambda: 1 / 0, ValueError, 'ZeroDivisionError'),
   ],
@@ -332,14 +344,13 @@ def test_own_local_steps_that_cannot_be_used_are_refused(
 ):
   created = _config(_PUBLIC, local_step='mine:f')
   with pytest.raises(error, match=words):
-    algorithms.create_local_step(created, 40, {'mine:f': function})
+    algorithms.create_local_step(created, {'mine:f': function})
 
 
 @pytest.mark.parametrize('local_step', ['scaffold', 'mine:f'])
 @pytest.mark.parametrize(
   ('settings', 'words'),
   [
-    (_MODEL_CLIPPING, '`algorithm` must not be model_clipping_fed_avg'),
     (_PUBLIC | dict(clipping='adaptive'), '`clipping` must be fixed for a'),
     (_PUBLIC | dict(aggregator='mine:f'), '`aggregator` must not be given'),
     (_AUDITED, '`audit_canaries` must not be given'),
@@ -351,4 +362,4 @@ def test_settings_without_a_place_for_what_clients_keep_are_refused(
 ):
   created = _config(settings, local_step=local_step)
   with pytest.raises(ValueError, match=words):
-    algorithms.create_local_step(created, 40, {'mine:f': _own_scaffold})
+    algorithms.create_local_step(created, {'mine:f': _own_scaffold})

@@ -162,28 +162,3 @@ def test_an_lstm_is_judged_by_its_perplexity(tmp_path):
   assert math.exp(-of_labels[y[320:] != 0].mean()) == pytest.approx(
     last, rel=1e-4
   )
-
-
-@pytest.mark.slow
-def test_several_labels_at_once_are_judged_by_their_logits(tmp_path):
-  rng = np.random.default_rng(0)
-  x = rng.normal(size=(400, 3))
-  y = (x > 0).astype(int)
-  np.savez(
-    tmp_path / 'labels.npz',
-    **dict(x=x[:320], y=y[:320], client=np.arange(320) % 20),
-    **dict(x_test=x[320:], y_test=y[320:]),
-  )
-  ended = _train(
-    tmp_path,
-    _REGRESSION,
-    task='labels.npz',
-    loss='binary_crossentropy',
-    metrics='auc,binary_accuracy',
-    client_learning_rate=1.0,
-  )
-  assert ended.code == 0, ended.errors
-  config, metrics = _read(tmp_path)
-  assert (config['metric'], config['metric_goal']) == ('auc', 'max')
-  assert metrics['test_auc'].iloc[-1] > 0.95
-  assert metrics['test_binary_accuracy'].iloc[-1] > 0.85

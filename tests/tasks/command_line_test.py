@@ -70,10 +70,6 @@ command_line.run(main)
   [
     ('--num_clients=x', 'Error: flag --num_clients=x'),
     ('--num_client=1', "Error: Unknown command line flag 'num_client'"),
-    (
-      '--clients=1',
-      "Error: Unknown command line flag 'clients'. Did you mean: num_clients ?",
-    ),
     ('extra', "Error: Only flags are taken, found 'extra'."),
   ],
 )

@@ -21,9 +21,8 @@ def _defined():
   flags.FLAGS(['test'])
 
 
-def test_there_are_at_most_50_settings_each_a_flag_of_a_group():
+def test_each_setting_is_a_flag_of_a_group():
   fields = {field.name for field in dataclasses.fields(config.Config)}
-  assert len(fields) <= 50
   assert set(run_flags.names()) == fields | {'row', 'scale', 'variants'}
 
 
@@ -37,16 +36,16 @@ def test_settings_import_no_tensorflow():
 
 
 def test_settings_are_read_back_from_json():
-  created = config.create(**FED_AVG, update_rounds=(0, 1), seed=3)
+  created = config.Config(**FED_AVG, update_rounds=(0, 1), seed=3)
   saved = json.loads(json.dumps(created.to_json()))
-  assert config.Config.from_json(saved) == created
+  assert config.Config(**saved) == created
   assert created.differences(saved) == []
   assert created.differences(saved | {'seed': 4}) == ['seed was 4 and is 3']
 
 
 def test_values_of_numpy_are_plain_ones():
-  plain = config.create(**FED_AVG, update_rounds=(0, 1))
-  of_numpy = config.create(
+  plain = config.Config(**FED_AVG, update_rounds=(0, 1))
+  of_numpy = config.Config(
     **FED_AVG | dict(num_rounds=np.int64(2), local_steps=np.int32(1)),
     update_rounds=tuple(np.arange(2)),
     simulation_diagnostics=np.bool_(False),
@@ -56,8 +55,8 @@ def test_values_of_numpy_are_plain_ones():
 
 
 def test_the_initial_model_has_the_seed_unless_it_has_its_own():
-  assert config.create(**FED_AVG, seed=5).model_seed == 5
-  assert config.create(**FED_AVG, seed=5, model_seed=1).model_seed == 1
+  assert config.Config(**FED_AVG, seed=5).model_seed == 5
+  assert config.Config(**FED_AVG, seed=5, model_seed=1).model_seed == 1
 
 
 @pytest.mark.parametrize(
@@ -74,12 +73,12 @@ def test_the_initial_model_has_the_seed_unless_it_has_its_own():
     (dict(clipping='some'), ValueError, "`clipping` must be one of 'fixed'"),
     (dict(update_rounds=(-1,)), ValueError, '`update_rounds` must be at lea'),
     (dict(model=None, task=None), ValueError, '`task`, `model` must be given'),
-    (dict(learning_rate=1), TypeError, 'client_learning_rate or server_learn'),
+    (dict(learning_rate=1), TypeError, "argument 'learning_rate'"),
   ],
 )
 def test_a_wrong_value_is_refused(changes, error, words):
   with pytest.raises(error, match=words):
-    config.create(**{**FED_AVG, **changes})
+    config.Config(**{**FED_AVG, **changes})
 
 
 def _parse(*arguments):
@@ -99,7 +98,7 @@ def test_a_whole_number_may_be_written_as_one_of_any_kind():
   assert _parse(_DEMO, '--seed=1e3', '--num_rounds=80.0')[0].seed == 1000
   with pytest.raises(flags.Error, match='not a whole number'):
     _parse(_DEMO, '--seed=0.5')
-  with pytest.raises(ValueError, match='`update_rounds` must be integers'):
+  with pytest.raises(flags.Error, match='update_rounds=0,x: .*not a whole'):
     _parse(_DEMO, '--update_rounds=0,x')
 
 
@@ -123,7 +122,7 @@ def test_a_run_of_the_table_keeps_its_name_where_it_is_watched_otherwise():
     scale='demo',
     algorithm='ce_fed_avg',
     seed=2,
-    variants=[],
+    variants=(),
   )
   assert created.seed == created.model_seed == created.sampling_seed == 2
 

@@ -1,11 +1,10 @@
 """Tests that the table of experiments is the paper's."""
 
-import dataclasses
-
 import pytest
 
+from analysis import experiments as published
 from tasks import algorithms, config, experiments
-from tasks.experiments import ROWS, SCALES, VARIANTS, NamedRun, get_run
+from tasks.experiments import ROWS, SCALES, VARIANTS, NamedRun
 from tasks.models import keras_models
 from tests.tasks import published_runs
 
@@ -13,12 +12,12 @@ _PAPERS = experiments.PUBLISHED_ROWS
 _MLP = 'table3_mlp_mnist_noniid'
 
 
-def _runs(rows=None, scales=None):
+def _runs(rows=ROWS, scales=SCALES):
   return [
     NamedRun(row, scale, algorithm)
-    for row in rows or ROWS.values()
-    for scale in scales or SCALES.values()
-    for algorithm in row.algorithms
+    for row in rows
+    for scale in scales
+    for algorithm in experiments.compared_algorithms(row)
   ]
 
 
@@ -26,7 +25,7 @@ def _config(run):
   settings = run.settings
   if run.algorithm != 'fed_avg':
     settings.setdefault('clipping_norm', 1.0)
-  created = config.create(**settings)
+  created = config.Config(**settings)
   algorithms.check(created)
   return created
 
@@ -34,34 +33,34 @@ def _config(run):
 def test_there_is_a_row_for_each_of_the_papers():
   # Table 2: 2 models, 2 data sets, IID and not. Table 3: 4 models on EMNIST.
   # Table 4: 3 on CIFAR-10.
-  assert [sum(row.table == t for row in _PAPERS) for t in (2, 3, 4)] == [
-    8,
-    4,
-    3,
-  ]
-  assert len({(r.table, r.model, r.split) for r in _PAPERS}) == 15
-  for row in _PAPERS:
-    assert row.name.startswith(f'table{row.table}_{row.model}_')
-    assert row.name.endswith('_iid' if row.split.is_iid else '_noniid')
-    assert row.stands_for is None
-    # Table 2 has no noise.
-    assert (row.epsilon is None) == (row.dp_drop is None) == (row.table == 2)
+  tables = [row.table for row in published.PUBLISHED_ROWS]
+  assert [tables.count(t) for t in (2, 3, 4)] == [8, 4, 3]
+  assert {row.name for row in published.PUBLISHED_ROWS} == {*_PAPERS}
+  for row in (*published.ROWS, *published.FIGURE_ROWS):
+    found = ROWS[row.name]
+    assert (found['model'], found['task']) == (row.model, row.task)
+    assert found['partition'] == row.partition
+    assert found['examples_per_client'] == row.examples_per_client
+    assert found['num_clients'] == row.num_clients
+    assert found['target_epsilon'] == row.epsilon
 
 
 def test_published_figures_are_the_papers():
+  rows = {row.name: row for row in published.PUBLISHED_ROWS}
   # The paper prints the rows of CIFAR-10, IID, in Table 2 and in Table 4.
   for model in ('alexnet', 'resnet18'):
-    second, fourth = (ROWS[f'table{t}_{model}_cifar10_iid'] for t in (2, 4))
+    second, fourth = (rows[f'table{t}_{model}_cifar10_iid'] for t in (2, 4))
     assert second.fed_avg == fourth.fed_avg
     assert second.clipping_drop == fourth.clipping_drop
   # "epsilon = 1.5 for MLP, AlexNet and MobileNetV2 and 5 for ResNet-18".
-  assert [r.epsilon for r in _PAPERS if r.table == 3] == [1.5, 1.5, 1.5, 5.0]
-  mlp = ROWS['table3_mlp_emnist_noniid']
+  of_table_3 = [row for row in rows.values() if row.table == 3]
+  assert [row.epsilon for row in of_table_3] == [1.5, 1.5, 1.5, 5.0]
+  mlp = rows['table3_mlp_emnist_noniid']
   assert (mlp.fed_avg, mlp.clipping_drop, mlp.dp_drop) == (94.0, 1.84, 0.29)
 
 
 def test_values_at_the_papers_scale_are_the_papers():
-  for run in _runs(_PAPERS, [SCALES['paper']]):
+  for run in _runs(_PAPERS, ['paper']):
     found = _config(run)
     # Sec. 4.
     assert (found.clients_per_round, found.local_steps) == (80, 32)
@@ -69,22 +68,16 @@ def test_values_at_the_papers_scale_are_the_papers():
     if found.task == 'emnist.npz':
       # Every one of the 240,000 digits is held by one client.
       assert found.num_clients * found.examples_per_client == 240_000
-    if found.task != 'emnist.npz' or run.row.table != 2:
+    if found.task != 'emnist.npz' or not run.row.startswith('table2'):
       assert found.num_clients == 1920
     assert found.target_delta in (None, 1e-5)
 
 
 def test_mnist_stands_for_emnist_and_changes_nothing_else():
-  for row in _PAPERS:
-    found = [r for r in ROWS.values() if r.stands_for == row.name]
-    found = [r for r in found if r.split.task == 'mnist']
-    assert len(found) == (row.split.task == 'emnist.npz')
-    for other in found:
-      ours, theirs = (
-        NamedRun(r, SCALES['reduced'], 'ce_fed_avg').settings
-        for r in (other, row)
-      )
-      assert ours == theirs | {'task': 'mnist'}
+  for name, row in _PAPERS.items():
+    if row['task'] == 'emnist.npz':
+      ours = ROWS[name.replace('emnist', 'mnist')]
+      assert ours == {**row, 'task': 'mnist'}
 
 
 def test_every_run_of_the_table_can_be_asked_for():
@@ -94,7 +87,7 @@ def test_every_run_of_the_table_can_be_asked_for():
 
 def test_the_share_of_clients_in_a_round_is_the_papers():
   for run in _runs(_PAPERS):
-    full = NamedRun(run.row, SCALES['paper'], run.algorithm).settings
+    full = NamedRun(run.row, 'paper', run.algorithm).settings
     settings = run.settings
     assert (
       settings['clients_per_round'] * full['num_clients']
@@ -116,30 +109,28 @@ def test_algorithms_of_a_row_differ_in_nothing_else():
 
 
 def test_no_digit_is_held_by_two_clients_at_the_reduced_scale():
-  for row in ROWS.values():
-    if row.split.task == 'mnist' and row.split.examples_per_client:
-      settings = NamedRun(row, SCALES['reduced'], 'fed_avg').settings
+  for name, row in ROWS.items():
+    if row['task'] == 'mnist' and row['examples_per_client']:
+      settings = NamedRun(name, 'reduced', 'fed_avg').settings
       assert settings['num_clients'] * settings['examples_per_client'] <= 60_000
 
 
-@pytest.mark.parametrize('variant', VARIANTS.values(), ids=lambda v: v.name)
-def test_variants_change_what_they_say(variant):
-  row, scale = ROWS[_MLP], SCALES['reduced']
-  for algorithm in variant.algorithms:
-    plain = NamedRun(row, scale, algorithm).settings
-    changed = NamedRun(row, scale, algorithm, variants=(variant,))
+@pytest.mark.parametrize('name', VARIANTS)
+def test_variants_change_what_they_say(name):
+  for algorithm in VARIANTS[name].algorithms:
+    plain = NamedRun(_MLP, 'reduced', algorithm).settings
+    changed = NamedRun(_MLP, 'reduced', algorithm, variants=(name,))
     _config(changed)
-    assert changed.settings == plain | variant.settings != plain
+    assert changed.settings == plain | VARIANTS[name].settings != plain
 
 
 def test_published_runs_are_called_what_ran():
-  published = published_runs.read()
-  assert published
+  runs = published_runs.read()
+  assert runs
   watching = ('rounds_per_evaluation', 'test_examples', 'rounds_per_checkpoint')
-  for name, saved in published.items():
-    run = get_run(**saved['run'])
+  for name, saved in runs.items():
+    run = NamedRun(**saved['run'])
     assert run.name == name
-    assert run.to_json() == saved['run']
     # The settings are those that these names ask for.
     differing = {
       key: (value, saved['experiment'][key])
@@ -149,44 +140,36 @@ def test_published_runs_are_called_what_ran():
       and saved['experiment'][key] != value
     }
     assert not differing, name
-
-
-def test_every_published_threshold_comes_from_a_published_run():
-  published = published_runs.read()
-  for saved in published.values():
-    run = get_run(**saved['run'])
-    source = run.threshold_run
-    # Some rows and variants give it.
-    is_given = 'clipping_norm' in run.settings
-    if run.algorithm in ('ce_fed_avg', 'dp_fed_avg') and not is_given:
-      assert source.name in published
-    else:
-      assert source is None
+    # Some rows and variants give c; else a published run does.
+    if run.threshold_run is not None:
+      assert run.threshold_run.name in runs
 
 
 def test_a_threshold_is_that_of_fed_avg_with_the_same_settings():
-  run = get_run(_MLP, 'paper', 'dp_fed_avg', 3, ['fixed_size'])
+  run = NamedRun(_MLP, 'paper', 'dp_fed_avg', 3, ('fixed_size', 'scaffold'))
   assert run.name == (
-    'mnist-label_skew_125-mlp-paper-dp_fed_avg-fixed_size-seed3'
+    'mnist-label_skew_125-mlp-paper-dp_fed_avg-fixed_size-scaffold-seed3'
   )
-  assert run.threshold_run == get_run(_MLP, 'paper', 'fed_avg', 3)
+  source = NamedRun(_MLP, 'paper', 'fed_avg', 3, ('scaffold',))
+  assert run.threshold_run == source
+  assert source.threshold_run is None
+  given = NamedRun('mlp_mnist_half', 'paper', 'dp_fed_avg')
+  assert given.settings['clipping_norm'] == 0.373
+  assert given.threshold_run is None
   seeds = ('seed', 'model_seed', 'sampling_seed')
   assert {run.settings[name] for name in seeds} == {3}
 
 
-def test_a_row_with_ones_own_files_has_a_folder_by_their_names():
-  row = dataclasses.replace(
-    ROWS['mlp_embedded_digits'],
-    name='mine',
-    model='my/models.py:create_model',
-    split=experiments.Split('/data/mine.npz', 'natural', False, None, None),
-  )
-  run = NamedRun(row, SCALES['demo'], 'ce_fed_avg')
-  with pytest.raises(ValueError, match='must have a `client_learning_rate`'):
-    _ = run.settings
-  row = dataclasses.replace(row, client_learning_rate=0.2)
-  run = dataclasses.replace(run, row=row)
-  assert run.settings['client_learning_rate'] == 0.2
+def test_a_row_with_ones_own_files_has_a_folder_by_their_names(monkeypatch):
+  row = {
+    **ROWS['mlp_embedded_digits'],
+    'model': 'my/models.py:create_model',
+    'task': '/data/mine.npz',
+    'partition': 'natural',
+    'examples_per_client': None,
+  }
+  monkeypatch.setitem(experiments.ROWS, 'mine', row)
+  run = NamedRun('mine', 'demo', 'ce_fed_avg')
   name = 'mine-natural-models_create_model-demo-{}-seed0'
   assert run.name == name.format('ce_fed_avg')
   assert run.threshold_run.name == name.format('fed_avg')
@@ -207,4 +190,4 @@ def test_a_row_with_ones_own_files_has_a_folder_by_their_names():
 )
 def test_names_that_are_not_in_the_table_are_refused(names, message):
   with pytest.raises(ValueError, match=message):
-    get_run(*names)
+    NamedRun(*names)

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from tasks.running.folder import RunFolder
-from tests.privacy.ledgers import read_releases
 from tests.tasks.small_runs import DP_FED_AVG, FED_AVG, read_json, run_small
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import rounding
@@ -43,21 +42,14 @@ def test_a_private_run_says_what_it_satisfies_and_keeps_its_secrets(
     assert metrics[secret].isna().all()
 
 
-_ALLOCATION = dict(sampling='random_allocation', num_rounds=6)
-
-
-def test_clients_that_draw_their_own_rounds_have_one_accountant(
-  tmp_path, cache_dir
-):
-  with pytest.raises(ValueError, match="`accountant` must be 'pld' where"):
-    _run(tmp_path / 'rdp', cache_dir, **_ALLOCATION)
-
-
 @pytest.mark.slow
 def test_clients_that_draw_their_own_rounds_are_charged_by_epochs(
   tmp_path, cache_dir
 ):
-  result = _run(tmp_path / 'run', cache_dir, accountant='pld', **_ALLOCATION)
+  allocation = dict(
+    sampling='random_allocation', accountant='pld', num_rounds=6
+  )
+  result = _run(tmp_path / 'run', cache_dir, **allocation)
   assert result.message.startswith('Finished 6 rounds. Charged: ')
   saved = read_json(tmp_path / 'run' / 'privacy.json')
   plan = privacy.plan_from_json(saved)
@@ -91,20 +83,6 @@ def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
     assert plan['description'].startswith('No guarantee as it was run: ')
     assert words in plan['description']
   assert words in read_json(tmp_path / 'run' / 'result.json')['message']
-
-
-@pytest.mark.slow
-def test_a_lost_outcome_is_a_new_draw_that_is_charged(tmp_path, cache_dir):
-  folder = tmp_path / 'run'
-  _run(folder, cache_dir)
-  (last,) = (folder / 'checkpoints').glob('*round_2.state')
-  last.unlink()
-  result = _run(folder, cache_dir)
-  # The plan has no release left for it.
-  releases = read_releases(folder / 'ledger.jsonl')
-  assert [each['draw'] for each in releases] == [0, 0]
-  assert 'The budget is spent' in result.message
-  assert read_json(folder / 'privacy.json')['caveats'] == []
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def run_small(
     cache_dir: Where its client store is.
   """
   folders = dict(output_dir=str(folder), cache_dir=str(cache_dir))
-  return run(config.create(**{**settings, **folders}))
+  return run(config.Config(**{**settings, **folders}))
 
 
 def read_json(path: pathlib.Path) -> Any:

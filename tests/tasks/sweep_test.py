@@ -53,7 +53,6 @@ def grid(tmp_path):
     ('seed=0', 'a --flag=value,value on each line'),
     ('--local_steps=0', '--local_steps must be at least 1, found 0'),
     ('--clipping_norm=1', 'must be given for an algorithm that clips only'),
-    ('--print_settings', 'print_settings'),
   ],
 )
 @pytest.mark.slow

@@ -132,26 +132,10 @@ def test_two_rounds_of_each_algorithm(tmp_path, cache_dir):
   assert (tmp_path / 'fed_avg' / 'metrics.csv').read_bytes() == before
 
 
-@pytest.mark.parametrize(
-  ('changes', 'words'),
-  [
-    pytest.param(
-      dict(client_learning_rate=-1),
-      ['--client_learning_rate', '-1'],
-      marks=pytest.mark.slow,
-    ),
-    pytest.param(
-      dict(model='vgg'), ['--model', 'mlp', "'vgg'"], marks=pytest.mark.slow
-    ),
-    (dict(local_steps='x'), ['--local_steps', 'x']),
-    (dict(nonsense=1), ['nonsense']),
-  ],
-)
-def test_a_wrong_flag_is_refused_in_one_line(
-  tmp_path, cache_dir, changes, words
-):
-  result = _train(tmp_path / 'run', cache_dir, **changes)
-  _assert_refused(result, *words)
+@pytest.mark.slow
+def test_a_wrong_flag_is_refused_in_one_line(tmp_path, cache_dir):
+  result = _train(tmp_path / 'run', cache_dir, client_learning_rate=-1)
+  _assert_refused(result, '--client_learning_rate', '-1')
   assert not (tmp_path / 'run').exists()
 
 

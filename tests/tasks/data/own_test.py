@@ -526,7 +526,7 @@ def test_a_function_makes_a_task_with_a_digest(module):
     ('failing', ValueError, r'ZeroDivisionError: .*mine.py, line \d+\)'),
     ('without_split', TypeError, r'takes \(split\)'),
     ('number', TypeError, 'must name a function, found 3'),
-    ('missing', ValueError, "found 'missing', and there are good,"),
+    ('missing', ValueError, "no attribute 'missing'"),
     ('wide', ValueError, '`x of train` must be float32.* found float64'),
   ],
 )

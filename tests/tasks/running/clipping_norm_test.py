@@ -1,5 +1,6 @@
 """Tests of clipping norms that come from a run before."""
 
+import dataclasses
 import math
 import warnings
 
@@ -12,13 +13,18 @@ from tests.privacy.ledgers import charge
 from tests.tasks.small_runs import DP_FED_AVG, FED_AVG
 from tff_clipping import privacy
 
-_MINE = config.create(**FED_AVG | dict(algorithm='ce_fed_avg'))
+_MINE = config.Config(**FED_AVG | dict(algorithm='ce_fed_avg'))
+
+
+def _find(run_dir):
+  asked = dataclasses.replace(_MINE, clipping_norm_from=str(run_dir))
+  return clipping_norm.find(asked, None)
 
 
 def _write_run(path, settings, columns, values):
   folder = RunFolder(path)
   path.mkdir(exist_ok=True)
-  created = config.create(**settings)
+  created = config.Config(**settings)
   folder.write_json(folder.config, dict(experiment=created.to_json()))
   lines = [columns, *(f'{t},{value}' for t, value in enumerate(values)), '']
   folder.metrics.write_text('\n'.join(lines))
@@ -57,7 +63,7 @@ def _adaptive(path, caveats=()):
 
 def test_of_fed_avg_it_is_half_of_the_mean_norm_over_clients(tmp_path):
   _fed_avg(tmp_path, ['3.0,6', '6.0,3'])
-  source = clipping_norm.read(tmp_path, _MINE)
+  source = _find(tmp_path)
   assert source.norm == 0.5 * (3.0 * 6 + 6.0 * 3) / 9
   assert 'not in any epsilon' in source.exact
   assert source.ledger is None
@@ -65,7 +71,7 @@ def test_of_fed_avg_it_is_half_of_the_mean_norm_over_clients(tmp_path):
 
 def test_of_a_private_run_it_is_the_last_norm_that_was_paid_for(tmp_path):
   folder = _adaptive(tmp_path)
-  source = clipping_norm.read(tmp_path, _MINE)
+  source = _find(tmp_path)
   assert (source.norm, source.exact) == (0.75, None)
   assert source.ledger == str(folder.ledger)
 
@@ -88,7 +94,7 @@ def test_a_run_that_gives_none_is_refused(tmp_path):
     if write is not None:
       write(tmp_path / name)
     with pytest.raises(ValueError, match=words) as refused:
-      clipping_norm.read(tmp_path / name, _MINE)
+      _find(tmp_path / name)
     assert '`clipping_norm_from` must be the folder of' in str(refused.value)
 
 
@@ -109,7 +115,7 @@ def test_a_run_whose_updates_have_other_norms_is_warned_of(
   _fed_avg(tmp_path, ['3.0,6'] * 2, **changes)
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
-    clipping_norm.read(tmp_path, _MINE)
+    _find(tmp_path)
   found = [str(each.message) for each in caught]
   assert len(found) == (words is not None)
   assert words is None or words in found[0]

@@ -12,8 +12,8 @@ from tasks.running.folder import RunFolder, RunFolderError, locked
 from tests.privacy.ledgers import charge
 from tests.tasks.small_runs import DP_FED_AVG, FED_AVG, read_json
 
-_PUBLIC = config.create(**FED_AVG)
-_PRIVATE = config.create(**DP_FED_AVG)
+_PUBLIC = config.Config(**FED_AVG)
+_PRIVATE = config.Config(**DP_FED_AVG)
 _SEEDS = ('sampling_seed', 'audit_seed')
 
 
@@ -111,8 +111,8 @@ def test_what_is_no_folder_of_this_run_is_refused(tmp_path):
   other = dataclasses.replace(_PUBLIC, seed=1)
   for path, settings, message in (
     (tmp_path, _PUBLIC, 'must be empty or hold a run, found file'),
-    (tmp_path / 'file', _PUBLIC, 'must be a folder, found the file'),
-    (tmp_path / 'file' / 'run', _PUBLIC, 'must be a folder'),
+    (tmp_path / 'file', _PUBLIC, 'must be a folder .*File exists'),
+    (tmp_path / 'file' / 'run', _PUBLIC, 'must be a folder .*Not a directory'),
     (folder.path, other, 'seed was 0 and is 1'),
   ):
     with pytest.raises(RunFolderError, match=message):
@@ -159,7 +159,7 @@ def test_a_run_of_an_earlier_version_does_not_go_on(tmp_path, changed, message):
   for read in (
     folder.read_config,
     open_it,
-    lambda: folder.read_result(_PRIVATE),
+    lambda: folder.check(_PRIVATE),
   ):
     with pytest.raises(RunFolderError, match=message) as refused:
       read()

@@ -13,7 +13,7 @@ from tasks import config as config_lib
 from tasks.data import registry, task
 from tasks.data.partitions import PartitionConfig
 from tasks.running.folder import RunFolder
-from tasks.running.run_privacy import RunPrivacy, add_unchecked, find_caveats
+from tasks.running.run_privacy import RunPrivacy, find_caveats
 from tests.privacy.ledgers import charge
 from tests.tasks import train_command
 from tests.tasks.small_runs import DP_FED_AVG
@@ -43,9 +43,20 @@ def _task(test_is_of_clients=False, partition_name='iid'):
   )
 
 
-def _find(changes, test_is_of_clients=False, clipping_norm_source=None):
-  asked = config_lib.create(**{**DP_FED_AVG, **changes})
-  return find_caveats(asked, _task(test_is_of_clients), clipping_norm_source)
+def _process(factory):
+  return factory.create(tff.TensorType(np.float32, [2]))
+
+
+_CHECKED = _process(
+  aggregators.dp_mean_factory(
+    clipping_norm=1.0, noise_multiplier=4.0, clients_per_round=8
+  )
+)
+
+
+def _find(changes, exact_norm=None, process=_CHECKED, **of_task):
+  asked = config_lib.Config(**{**DP_FED_AVG, **changes})
+  return find_caveats(asked, _task(**of_task), exact_norm, process)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +85,7 @@ def test_a_known_order_of_turns_takes_nothing_away():
 
 
 def test_exact_figures_that_the_run_rests_on_are_said():
-  found = _find({}, test_is_of_clients=True, clipping_norm_source='a run')
+  found = _find({}, 'a run', test_is_of_clients=True)
   assert [clause.split(' is ')[0] for clause in found] == [
     'the clipping norm',
     'the test set has examples of the clients, and what the model does on it',
@@ -82,22 +93,14 @@ def test_exact_figures_that_the_run_rests_on_are_said():
 
 
 def test_an_aggregator_that_nobody_has_checked_is_said():
-  private = aggregators.dp_mean_factory(
-    clipping_norm=1.0, noise_multiplier=4.0, clients_per_round=8
-  )
-  value_type = tff.TensorType(np.float32, [2])
-  checked = private.create(value_type)
-  assert add_unchecked(('another',), checked) == ('another',)
   by_hand = aggregators.difference_clipping_factory(
     1.0, aggregators.gaussian_noise_factory(4.0)
-  ).create(value_type)
-  expected = ('another', records.UNCHECKED)
-  assert add_unchecked(('another',), by_hand) == expected
+  )
+  assert _find({}, process=_process(by_hand)) == (records.UNCHECKED,)
 
 
 def test_made_up_clients_are_said():
-  asked = config_lib.create(**DP_FED_AVG)
-  (found,) = find_caveats(asked, _task(partition_name='class_balanced'), None)
+  (found,) = _find({}, partition_name='class_balanced')
   assert 'made up by a split' in found
 
 
@@ -108,7 +111,7 @@ def test_a_run_without_a_plan_has_none():
     target_epsilon=None,
     target_delta=None,
   )
-  assert _find(public, test_is_of_clients=True, clipping_norm_source='a') == ()
+  assert _find(public, 'a run', test_is_of_clients=True) == ()
 
 
 @pytest.mark.parametrize(
@@ -123,7 +126,7 @@ def test_a_run_without_a_plan_has_none():
 def test_the_plan_says_what_the_tightest_proved_accountant_charges(
   tmp_path, monkeypatch, capsys, changes, is_told
 ):
-  config = config_lib.create(**{**DP_FED_AVG, **changes})
+  config = config_lib.Config(**{**DP_FED_AVG, **changes})
   plan = privacy.PrivacyPlan(
     num_clients=40,
     clients_per_round=8,
@@ -166,15 +169,15 @@ def test_nothing_takes_the_guarantee_from_the_last_run_of_the_demo():
     'iid', num_clients=int(given['num_clients']), examples_per_client=8
   )
   demo = registry.create_task('embedded_digits', split)
-  asked = config_lib.create(**DP_FED_AVG)
-  assert find_caveats(asked, demo, None) == ()
+  asked = config_lib.Config(**DP_FED_AVG)
+  assert find_caveats(asked, demo, None, _CHECKED) == ()
   assert float(given['target_delta']) < 1 / demo.num_clients
 
 
 def test_privacy_json_of_a_run_that_is_killed_promises_no_less(tmp_path):
   settings = DP_FED_AVG | dict(aggregator='mine.py:f', sampling='paper')
-  config = config_lib.create(**settings)
-  plan = algorithms.find_plan(config, 40)
+  config = config_lib.Config(**settings)
+  plan = algorithms.find_plan(config)
   before, folder = RunFolder(tmp_path / 'before'), RunFolder(tmp_path / 'run')
   for each in (before, folder):
     each.path.mkdir()
