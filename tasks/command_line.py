@@ -20,6 +20,7 @@ _OURS = ('analysis', 'tasks', 'tff_clipping')
 
 _WRONG_SETTINGS = (TypeError, ValueError, ModuleNotFoundError, flags.Error)
 
+_show_of_python = warnings.showwarning
 _interrupted = False
 
 
@@ -52,7 +53,7 @@ def run(main: Callable[[Sequence[str]], int]) -> None:
   except SystemExit:
     # Only --helpfull and its like end here, and absl calls that a failure.
     sys.exit(0)
-  warnings.showwarning = _warning_printer(warnings.showwarning)
+  warnings.showwarning = _show_warning
   logging.use_absl_handler()
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
@@ -212,25 +213,12 @@ def print_error(error: Exception) -> None:
   print(f'Error: {_with_flags(error)}', file=sys.stderr)
 
 
-def _warning_printer(show: Callable[..., None]) -> Callable[..., None]:
-  """Returns what prints our warnings as errors are printed, once each.
-
-  Args:
-    show: What shows all others.
-  """
-  printed = set()
-
-  def show_or_print(message, category, filename, *args, **kwargs):
-    ours = category.__module__.partition('.')[0] in _OURS or (
-      category is UserWarning and f'{os.sep}tasks{os.sep}' in filename
-    )
-    if not ours:
-      show(message, category, filename, *args, **kwargs)
-    elif str(message) not in printed:
-      printed.add(str(message))
-      print(f'Warning: {_with_flags(message)}', file=sys.stderr)
-
-  return show_or_print
+def _show_warning(message, category, *args, **kwargs) -> None:
+  """Prints our warnings as errors are printed, and others as Python does."""
+  if category.__module__.partition('.')[0] in _OURS:
+    print(f'Warning: {_with_flags(message)}', file=sys.stderr)
+  else:
+    _show_of_python(message, category, *args, **kwargs)
 
 
 def _with_flags(message: Any) -> str:

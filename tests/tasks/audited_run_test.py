@@ -1,7 +1,6 @@
 """Tests of runs with canaries among their clients."""
 
 import pytest
-import tensorflow_federated as tff
 
 from tasks import algorithms
 from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
@@ -22,52 +21,19 @@ def _run(folder, cache_dir, **changes):
   return run_small({**_CONFIG, **changes}, folder, cache_dir)
 
 
-class _Unmeasured(tff.aggregators.UnweightedAggregationFactory):
-  """Aggregates as another factory does, and measures nothing.
-
-  A ledger refuses noise that is measured to be less than the plan's. This is
-  an aggregator of one's own, of which nothing but an audit tells that.
-  """
-
-  def __init__(self, inner):
-    self._inner = inner
-
-  def create(self, value_type):
-    inner = self._inner.create(value_type)
-
-    @tff.federated_computation(
-      inner.initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
-    )
-    def next_fn(state, value):
-      output = inner.next(state, value)
-      return tff.templates.MeasuredProcessOutput(
-        state=output.state,
-        result=output.result,
-        measurements=tff.federated_value((), tff.SERVER),
-      )
-
-    return tff.templates.AggregationProcess(inner.initialize, next_fn)
-
-
+# A ledger refuses noise that is recorded to be less than the plan's. These have
+# no record, as an aggregator of one's own, of which only an audit tells that.
 def _without_noise(config, plan, noise, model_fn):
   del plan, model_fn
-  parameters = noise._asdict() | {'noise_multiplier': 1e-6}
-  return _Unmeasured(
-    aggregators.dp_mean_factory(
-      clipping_norm=config.clipping_norm, **parameters
-    )
-  )
+  mean = aggregators.fixed_denominator_mean_factory(noise.clients_per_round)
+  return aggregators.difference_clipping_factory(config.clipping_norm, mean)
 
 
 def _without_clip(config, plan, noise, model_fn):
   del plan, model_fn
-  parameters = noise._asdict()
-  parameters['noise_multiplier'] *= 1e-4
-  return _Unmeasured(
-    aggregators.dp_mean_factory(
-      clipping_norm=1e4 * config.clipping_norm, **parameters
-    )
+  stddev = noise.noise_multiplier * config.clipping_norm
+  return aggregators.fixed_denominator_mean_factory(
+    noise.clients_per_round, aggregators.gaussian_noise_factory(stddev)
   )
 
 

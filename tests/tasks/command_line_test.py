@@ -31,13 +31,9 @@ command_line.run(main)
 """
 
 
-def _run(*arguments):
-  return train_command.run('-W', 'always', '-c', _COMMAND, *arguments)
-
-
 @pytest.mark.slow
 def test_a_warning_is_a_line_and_stands_once():
-  ended = _run()
+  ended = train_command.run('-c', _COMMAND)
   assert ended.code == 3
   assert ended.errors.count('is small') == 1
   assert 'Warning: --num_clients is small\n' in ended.errors

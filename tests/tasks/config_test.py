@@ -26,15 +26,6 @@ def test_each_setting_is_a_flag_of_a_group():
   assert set(run_flags.names()) == fields | {'row', 'scale', 'variants'}
 
 
-def test_settings_import_no_tensorflow():
-  ended = train_command.run(
-    '-c',
-    'import sys; from tasks import config, experiments, run_flags\n'
-    "assert 'tensorflow' not in sys.modules",
-  )
-  assert ended.code == 0, ended.errors
-
-
 def test_settings_are_read_back_from_json():
   created = config.Config(**FED_AVG, update_rounds=(0, 1), seed=3)
   saved = json.loads(json.dumps(created.to_json()))

@@ -10,7 +10,7 @@ import tensorflow_federated as tff
 
 from tasks import algorithms
 from tasks import config as config_lib
-from tasks.data import registry, task
+from tasks.data import task
 from tasks.data.partitions import PartitionConfig
 from tasks.running.folder import RunFolder
 from tasks.running.run_privacy import RunPrivacy, find_caveats
@@ -154,24 +154,14 @@ def test_the_plan_says_what_the_tightest_proved_accountant_charges(
 
 
 def test_nothing_takes_the_guarantee_from_the_last_run_of_the_demo():
-  text = ''.join(
-    (train_command.ROOT / f'tasks/flagfiles/demo/{name}.flags').read_text()
-    for name in ('common', 'private')
+  ended = train_command.run(
+    *('-m', 'tasks.train', '--print_settings'),
+    '--flagfile=tasks/flagfiles/demo/private.flags',
   )
-  given = dict(
-    line.removeprefix('--').split('=')
-    for line in text.splitlines()
-    if line.startswith('--') and 'flagfile' not in line
-  )
-  assert given['partition'] == 'iid'
-  assert not {'sampling_seed', 'simulation_diagnostics'} & set(given)
-  split = PartitionConfig(
-    'iid', num_clients=int(given['num_clients']), examples_per_client=8
-  )
-  demo = registry.create_task('embedded_digits', split)
-  asked = config_lib.Config(**DP_FED_AVG)
+  asked = config_lib.Config(**json.loads(ended.output))
+  demo = _task(partition_name=asked.partition)
   assert find_caveats(asked, demo, None, _CHECKED) == ()
-  assert float(given['target_delta']) < 1 / demo.num_clients
+  assert asked.target_delta < 1 / asked.num_clients
 
 
 def test_privacy_json_of_a_run_that_is_killed_promises_no_less(tmp_path):

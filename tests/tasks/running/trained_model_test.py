@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from tasks.data import public
 from tasks.running import folder as folder_lib
-from tasks.running import run as run_lib
 from tasks.running import trained_model
 from tests.tasks.small_runs import FED_AVG, run_small
 
@@ -109,27 +108,6 @@ def test_frozen_layers_are_those_of_the_clients_all_along(tmp_path, cache_dir):
   # Those that are trained count.
   description = folder_lib.RunFolder(tmp_path / 'run').read_description()
   assert description['model']['num_parameters'] == 31 * 10
-
-
-@pytest.mark.slow
-def test_a_run_that_was_finished_says_so(tmp_path, cache_dir, monkeypatch):
-  _run(tmp_path / 'run', cache_dir)
-  before = (tmp_path / 'run' / 'result.json').read_text()
-  bars = []
-  tqdm = run_lib.tqdm
-  monkeypatch.setattr(tqdm, 'tqdm', _recorded(tqdm.tqdm, bars))
-  again = _run(tmp_path / 'run', cache_dir)
-  assert again.message == 'Nothing was left to do. Finished 2 rounds.'
-  assert [bar['disable'] for bar in bars] == [True]
-  assert (tmp_path / 'run' / 'result.json').read_text() == before
-
-
-def _recorded(function, calls):
-  def call(**kwargs):
-    calls.append(kwargs)
-    return function(**kwargs)
-
-  return call
 
 
 @pytest.mark.slow
