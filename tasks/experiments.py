@@ -304,9 +304,6 @@ SCALES: Mapping[str, Scale] = {
   'demo': Scale('That of `make demo`.', _DEMO),
 }
 
-# Of FedProx, on seed 0 without a clip.
-MUS_TRIED = (0.1, 1.0)
-
 VARIANTS: Mapping[str, Variant] = {
   # Below the rates of the search; the paper does not state them.
   'client_rate_0.01': Variant(_ALL, {'client_learning_rate': 0.01}),
@@ -318,12 +315,12 @@ VARIANTS: Mapping[str, Variant] = {
   'matched_steps': Variant(('ce_fed_avg',), {'server_learning_rate': 2.0}),
   # Among what the paper says may be clipped too (Sec. 1).
   'scaffold': Variant(_ALL, {'local_step': 'scaffold'}),
-  # FedProx; mu of the search of Li et al. 2020.
+  # FedProx; mu of the search of Li et al. 2020, tried on seed 0 without a clip.
   **{
     f'fed_prox_{mu}': Variant(
       _ALL, {'local_step': 'proximal', 'proximal_mu': mu}
     )
-    for mu in MUS_TRIED
+    for mu in (0.1, 1.0)
   },
   # That of ResNet-18 in Table 3.
   'epsilon_5': Variant(_DP, {'target_epsilon': 5.0}),
