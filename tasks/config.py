@@ -28,7 +28,7 @@ GROUPS = {
 # Of a count: far above any that can be run, and below what TensorFlow takes.
 _LARGEST = 10**9
 # Where a run is executed; the same run may go on elsewhere.
-_OF_THE_MACHINE = (
+OF_THE_MACHINE = (
   *('data_dir', 'cache_dir', 'output_dir', 'clipping_norm_from'),
   *('runtime', 'num_workers'),
 )
@@ -333,7 +333,7 @@ class Config:
     return {
       name: list(value) if isinstance(value, tuple) else value
       for name, value in dataclasses.asdict(self).items()
-      if name not in _OF_THE_MACHINE
+      if name not in OF_THE_MACHINE
     }
 
   def differences(self, saved: Mapping[str, Any]) -> list[str]:

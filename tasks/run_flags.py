@@ -13,9 +13,9 @@ from tasks import config, experiments
 # How a run is watched, and where: not another experiment.
 NOT_OF_THE_ROW = frozenset(
   (
+    *config.OF_THE_MACHINE,
     *('rounds_per_evaluation', 'test_examples', 'rounds_per_checkpoint'),
-    *('update_rounds', 'algorithm', 'seed', 'output_dir', 'data_dir'),
-    *('cache_dir', 'runtime', 'num_workers', 'clipping_norm_from'),
+    *('update_rounds', 'algorithm', 'seed'),
   )
 )
 

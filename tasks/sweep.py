@@ -39,7 +39,7 @@ def plan() -> tuple[dict[str, tuple[str, ...]], pathlib.Path]:
   for name, value in (('grid', _GRID.value), ('output_dir', output_dir)):
     if value is None:
       raise ValueError(f'`{name}` must be given.')
-  lines = _read_lines(pathlib.Path(_GRID.value))
+  lines = _read_lines(_GRID.value)
   common = many_runs.given_flags()
   runs = {}
   for chosen in itertools.product(*lines):
@@ -61,22 +61,15 @@ def _in_names(flag: str) -> str:
   return f'{name}={pathlib.PurePath(value).name}'
 
 
-def _read_lines(path: pathlib.Path) -> list[list[str]]:
+def _read_lines(path: str) -> list[list[str]]:
   """Returns the flags of each line of a grid file, one for each value.
 
   Raises:
-    ValueError: If it has none, or a line is no flag.
+    absl.flags.Error: If the file cannot be read.
+    ValueError: If a line is no flag.
   """
-  try:
-    text = path.read_text(encoding='utf-8')
-  except OSError as e:
-    raise ValueError(
-      f'`grid` must be a file that can be read, found {e}'
-    ) from e
   lines = []
-  for line in map(str.strip, text.splitlines()):
-    if not line or line.startswith('#'):
-      continue
+  for line in flags.FLAGS.read_flags_from_files([f'--flagfile={path}']):
     if not line.startswith('--'):
       raise ValueError(
         f'`grid` must have a --flag=value,value on each line, found {line!r}.'
@@ -86,8 +79,6 @@ def _read_lines(path: pathlib.Path) -> list[list[str]]:
       lines.append([line])
     else:
       lines.append([f'{name}={each.strip()}' for each in values.split(',')])
-  if not lines:
-    raise ValueError(f'`grid` must hold flags, found none in {str(path)!r}.')
   return lines
 
 

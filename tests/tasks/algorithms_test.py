@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 from tasks import algorithms, config
 from tasks.models import tff_model
 from tests.tasks.small_runs import DP_FED_AVG, FED_AVG
-from tff_clipping import adaptive_noise, privacy
+from tff_clipping import adaptive_noise, aggregators, privacy
 from tff_clipping.learning import steps
 
 _FED_AVG = FED_AVG | dict(num_clients=40, clients_per_round=20)
@@ -331,20 +331,43 @@ def test_an_own_aggregator_takes_c_and_the_plan(settings, names):
   assert found == {name: expected[name] for name in names}
 
 
+def _layers(clipping_norm):
+  return aggregators.per_layer_clipping_factory([clipping_norm])
+
+
+def _weighted(clipping_norm):
+  del clipping_norm
+  return tff.aggregators.MeanFactory()
+
+
 @pytest.mark.parametrize(
-  ('function', 'error', 'words'),
+  ('setting', 'function', 'error', 'words'),
   [
-    (lambda: 3, TypeError, 'must be a function that returns a LocalStep'),
-    (lambda rho: steps.Sgd(), TypeError, 'must be a function that takes'),
-    (lambda: 1 / 0, ValueError, 'ZeroDivisionError'),
+    ('local_step', lambda: 3, TypeError, 'returns a LocalStep, found .* int'),
+    ('local_step', lambda rho: 3, TypeError, 'must be a function that takes'),
+    ('local_step', lambda: 1 / 0, ValueError, 'ZeroDivisionError'),
+    ('local_step', None, ValueError, "`local_step` .* found 'mine:f': Module"),
+    ('aggregator', lambda clipping_norm: 3, TypeError, 'returns int'),
+    ('aggregator', _weighted, TypeError, 'returns MeanFactory'),
+    ('aggregator', lambda x: 3, TypeError, r'takes \(clipping_norm\)'),
+    ('aggregator', _layers, ValueError, 'a norm for each of the 2 tensors'),
+    ('aggregator', None, ValueError, "`aggregator` .* found 'mine:f': Module"),
   ],
 )
-def test_own_local_steps_that_cannot_be_used_are_refused(
-  function, error, words
+def test_own_functions_that_cannot_be_used_are_refused(
+  setting, function, error, words
 ):
-  created = _config(_PUBLIC, local_step='mine:f')
+  functions = {} if function is None else {'mine:f': function}
+  created = _config(_PUBLIC, **{setting: 'mine:f'})
   with pytest.raises(error, match=words):
-    algorithms.create_local_step(created, {'mine:f': function})
+    algorithms.create_local_step(created, functions)
+    algorithms.create_aggregator(created, None, _model_fn, functions)
+
+
+def test_a_local_step_that_is_neither_ours_nor_a_function_is_refused():
+  created = _config(_PUBLIC, local_step='adam')
+  with pytest.raises(ValueError, match='`local_step` must be module:function'):
+    algorithms.create_local_step(created, {})
 
 
 @pytest.mark.parametrize('local_step', ['scaffold', 'mine:f'])

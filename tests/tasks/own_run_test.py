@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from tasks import own_run
 from tasks.data import own
@@ -300,28 +299,6 @@ def test_models_that_cannot_be_trained_are_refused(
   with pytest.raises(error, match=words):
     _train(tmp_path, model=model)
   assert not (tmp_path / 'run').exists()
-
-
-@pytest.mark.parametrize(
-  ('aggregator', 'error', 'words'),
-  [
-    (lambda: 3, TypeError, 'returns int'),
-    (lambda: tff.aggregators.MeanFactory(), TypeError, 'returns MeanFactory'),
-    (lambda x: 3, TypeError, r'takes \(\)'),
-    (
-      lambda: aggregators.per_layer_clipping_factory([1.0]),
-      ValueError,
-      'a norm for each of the 2 tensors',
-    ),
-    ('mine', ValueError, '`aggregator` must be module:function'),
-  ],
-)
-def test_aggregators_that_cannot_be_used_are_refused(
-  tmp_path, aggregator, error, words
-):
-  with pytest.raises(error, match=words):
-    _train(tmp_path, aggregator=aggregator)
-  assert not (tmp_path / 'run' / 'config.json').exists()
 
 
 @pytest.mark.slow
