@@ -374,25 +374,14 @@ def _create_plan(config: Config) -> Plan:
 
 
 def paper_plan(config: Config) -> Plan:
-  """Returns the plan by which the paper charges: that of Poisson samples.
-
-  Args:
-    config: The settings of a run with `sampling` paper, with the number of
-      clients.
-  """
+  """Returns the plan by which the paper charges: that of Poisson samples."""
   return _create_plan(dataclasses.replace(config, sampling='poisson'))
 
 
 def create_sampler(
   config: Config, plan: Plan | None, client_ids: tuple[str, ...]
 ) -> client_sampling.ClientSampler:
-  """Returns what draws the cohorts; that of a private run is the plan's.
-
-  Args:
-    config: The settings, with the seed of the cohorts.
-    plan: The plan of the run; `None` for one without.
-    client_ids: The clients.
-  """
+  """Returns what draws the cohorts; that of a private run is the plan's."""
   seed, cohort = config.sampling_seed, config.clients_per_round
   if plan is not None:
     return client_sampling.build_private_sampler(plan, client_ids, seed=seed)
