@@ -107,7 +107,7 @@ def run_ours(
     evaluate=evaluate,
     # The last round ends with the evaluation and the checkpoint.
     rounds_per_evaluation=num_rounds,
-    checkpoints=Checkpoints(folder / 'checkpoints', keep=1),
+    checkpoints=Checkpoints(folder / 'checkpoints'),
     rounds_per_checkpoint=num_rounds,
     watchers=[
       MetricsFiles(

@@ -22,7 +22,6 @@ import tensorflow_federated as tff
 import tree
 
 from tff_clipping import privacy, programs, runtime, storage_errors
-from tff_clipping.programs.training import metrics_files
 
 IDS = tuple(str(i) for i in range(8))
 
@@ -200,14 +199,14 @@ class _Steps:
 
 def _log_releases(log: _Log) -> None:
   """Writes down each row of metrics that is released."""
-  write = metrics_files.CsvRows.write
+  record = programs.MetricsFiles.record
 
-  def logged(self, metrics):
-    if metrics['round_num'] > 0:
-      log.write('release', int(metrics['round_num']))
-    write(self, metrics)
+  def logged(self, done):
+    if done.round_num > 0:
+      log.write('release', done.round_num)
+    record(self, done)
 
-  metrics_files.CsvRows.write = logged
+  programs.MetricsFiles.record = logged
 
 
 def _digest(values) -> str:

@@ -174,7 +174,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on(
       # What is there is whole, and nothing else is there.
       pd.read_csv(disk / 'run' / 'metrics.csv')
       left = {p.name for p in (disk / 'run' / 'checkpoints').iterdir()}
-      assert '.unfinished' not in left
+      assert all(name.endswith('.state') for name in left)
     run = server.run(disk / 'run', 40)
     assert run.status == 0
     assert run.end[:2] == [40, expected[40]]

@@ -4,9 +4,9 @@ import collections
 import functools
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.programs import small_program
 from tff_clipping import aggregators, privacy
 from tff_clipping.mechanism import Mechanism
 
@@ -72,58 +72,4 @@ def build_process(plan, noise_key):
     )
   else:
     factory = aggregators.dp_mean_factory(**settings)
-  aggregator = factory.create(tff.TensorType(np.float32))
-  weights_type = tff.to_type(tff.learning.models.ModelWeights([np.float32], []))
-  state_type = tff.to_type(
-    collections.OrderedDict(
-      weights=weights_type, aggregator=aggregator.state_type.member
-    )
-  )
-
-  @tff.tensorflow.computation
-  def initial():
-    return tff.learning.models.ModelWeights([tf.constant(0.0)], [])
-
-  @tff.tensorflow.computation(weights_type, np.float32)
-  def add(weights, mean):
-    value = weights.trainable[0] + mean
-    return tff.learning.models.ModelWeights([value], [])
-
-  @tff.federated_computation
-  def initialize():
-    return tff.federated_zip(
-      collections.OrderedDict(
-        weights=tff.federated_eval(initial, tff.SERVER),
-        aggregator=aggregator.initialize(),
-      )
-    )
-
-  @tff.federated_computation(
-    tff.FederatedType(state_type, tff.SERVER),
-    tff.FederatedType(np.float32, tff.CLIENTS),
-  )
-  def next_fn(state, values):
-    output = aggregator.next(state['aggregator'], values)
-    weights = tff.federated_map(add, (state['weights'], output.result))
-    return tff.learning.templates.LearningProcessOutput(
-      tff.federated_zip(
-        collections.OrderedDict(weights=weights, aggregator=output.state)
-      ),
-      tff.federated_zip(
-        collections.OrderedDict(aggregator=output.measurements)
-      ),
-    )
-
-  @tff.tensorflow.computation(state_type)
-  def get_model_weights(state):
-    return state['weights']
-
-  @tff.tensorflow.computation(state_type, weights_type)
-  def set_model_weights(state, weights):
-    return collections.OrderedDict(
-      weights=weights, aggregator=state['aggregator']
-    )
-
-  return tff.learning.templates.LearningProcess(
-    initialize, next_fn, get_model_weights, set_model_weights
-  )
+  return small_program.learn_scalar(factory.create(tff.TensorType(np.float32)))

@@ -19,46 +19,59 @@ from tff_clipping.programs.training.watchers import AfterRounds
 IDS = ('1', '2', '3')
 
 
-@functools.cache
-def build_process(scale=1.0, fail_at=None):
+def learn_scalar(aggregator, scale=1.0, fail_at=None):
+  """Returns a process that adds what `aggregator` makes of scalars to a weight.
+
+  Its state has the names of a process which clips and adds noise.
+  """
   weights_type = tff.to_type(tff.learning.models.ModelWeights([np.float32], []))
-  # That of a process which clips and adds noise.
   state_type = tff.to_type(
     collections.OrderedDict(
-      weights=weights_type, clipping_norm=(), privacy_noise=()
+      weights=weights_type,
+      aggregator=aggregator.state_type.member,
+      clipping_norm=(),
+      privacy_noise=(),
     )
   )
 
-  def state_of(value):
-    weights = tff.learning.models.ModelWeights([value], [])
+  @tff.tensorflow.computation(aggregator.state_type.member)
+  def initial(aggregator_state):
+    weights = tff.learning.models.ModelWeights([tf.constant(0.0)], [])
     return collections.OrderedDict(
-      weights=weights, clipping_norm=(), privacy_noise=()
+      weights=weights,
+      aggregator=aggregator_state,
+      clipping_norm=(),
+      privacy_noise=(),
     )
 
-  @tff.tensorflow.computation
-  def initial():
-    return state_of(tf.constant(0.0))
-
-  @tff.tensorflow.computation(state_type, np.float32)
-  def add(state, total):
-    value = state['weights'].trainable[0] + total * scale
+  @tff.tensorflow.computation(
+    state_type, aggregator.state_type.member, np.float32
+  )
+  def add(state, aggregator_state, change):
+    value = state['weights'].trainable[0] + change * scale
     if fail_at is not None:
       with tf.control_dependencies([tf.debugging.assert_less(value, fail_at)]):
         value = tf.identity(value)
-    return state_of(value)
+    weights = tff.learning.models.ModelWeights([value], [])
+    return collections.OrderedDict(
+      state, weights=weights, aggregator=aggregator_state
+    )
 
   @tff.federated_computation
   def initialize():
-    return tff.federated_eval(initial, tff.SERVER)
+    return tff.federated_map(initial, aggregator.initialize())
 
   @tff.federated_computation(
     tff.FederatedType(state_type, tff.SERVER),
     tff.FederatedType(np.float32, tff.CLIENTS),
   )
   def next_fn(state, values):
-    total = tff.federated_sum(values)
+    output = aggregator.next(state['aggregator'], values)
     return tff.learning.templates.LearningProcessOutput(
-      tff.federated_map(add, (state, total)), total
+      tff.federated_map(add, (state, output.state, output.result)),
+      tff.federated_zip(
+        collections.OrderedDict(aggregator=output.measurements)
+      ),
     )
 
   @tff.tensorflow.computation(state_type)
@@ -72,6 +85,17 @@ def build_process(scale=1.0, fail_at=None):
   return tff.learning.templates.LearningProcess(
     initialize, next_fn, get_model_weights, set_model_weights
   )
+
+
+@functools.cache
+def build_process(scale=1.0, fail_at=None):
+  """Returns a process that adds, and measures, the exact sum of scalars."""
+  factory = tff.aggregators.add_measurements(
+    tff.aggregators.SumFactory(),
+    server_measurement_fn=lambda total: collections.OrderedDict(total=total),
+  )
+  aggregator = factory.create(tff.TensorType(np.float32))
+  return learn_scalar(aggregator, scale, fail_at)
 
 
 @functools.cache
@@ -113,7 +137,7 @@ def program(folder, *, process=None, num_rounds=6, after=None, **kwargs):
     client_value=float,
     num_rounds=num_rounds,
     evaluate=lambda w: dict(test_accuracy=float(w.trainable[0]), test_loss=1.0),
-    checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
+    checkpoints=Checkpoints(folder / 'checkpoints'),
     rounds_per_checkpoint=2,
     watchers=[
       MetricsFiles(

@@ -71,7 +71,7 @@ def _under(*names, record=None):
   """Returns metrics with a record below these names."""
   value = collections.OrderedDict(
     [
-      (MECHANISM, record or _RECORD.to_json()),
+      (MECHANISM, _RECORD.to_json() if record is None else record),
       ('clipping_norm', np.float32(0.5)),
     ]
   )
@@ -110,20 +110,24 @@ def test_a_record_of_the_plan_has_no_caveat(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'names',
+  'metrics',
   [
+    _under(),
+    _under('client_work'),
+    _under('finalizer'),
+    _under('aggregator', 'clipping'),
+    _under('aggregator', 'mean_value'),
+    _under('aggregator', 'aggregator'),
+    _under('metrics', 'aggregator'),
     (),
-    ('client_work',),
-    ('finalizer',),
-    ('aggregator', 'clipping'),
-    ('aggregator', 'mean_value'),
-    ('aggregator', 'aggregator'),
-    ('metrics', 'aggregator'),
+    np.float32(1),
+    # By its fields alone, nobody is known.
+    {'aggregator': {'clipping_norm': np.float32(1), 'noise_stddev': 1}},
   ],
 )
-def test_a_record_that_is_elsewhere_is_none(tmp_path, names):
+def test_a_record_that_is_elsewhere_is_none(tmp_path, metrics):
   with _open(tmp_path) as ledger:
-    _Rounds(tmp_path, ledger).run(_under(*names))
+    _Rounds(tmp_path, ledger).run(metrics)
     assert (ledger.num_releases, ledger.caveats) == (1, (records.UNCHECKED,))
 
 
@@ -135,6 +139,9 @@ def test_a_record_that_is_elsewhere_is_none(tmp_path, names):
     json.dumps({**json.loads(_RECORD.to_json()), 'kind': 'exact'}),
     '{}',
     b'\xff',
+    b'gaussian',
+    np.float32(1),
+    np.array([b'{}', b'{}']),
   ],
 )
 def test_a_record_that_is_not_the_plans_is_charged_nothing(tmp_path, record):

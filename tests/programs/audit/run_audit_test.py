@@ -221,7 +221,7 @@ def test_training_program_is_audited(tmp_path, has_noise):
     sampler=run.build_sampler(store.client_ids, seed=2),
     num_rounds=4,
     evaluate=lambda weights: dict(test_accuracy=0.0, test_loss=0.0),
-    checkpoints=Checkpoints(tmp_path / 'checkpoints', keep=1),
+    checkpoints=Checkpoints(tmp_path / 'checkpoints'),
     watchers=[run],
   ).run()
   run.record_model(

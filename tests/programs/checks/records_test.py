@@ -126,45 +126,6 @@ def test_another_record_is_refused(record, plan, message):
     records.check_mechanism(_metrics(record), plan)
 
 
-def test_a_refusal_says_that_nothing_is_charged():
-  record = dataclasses.replace(_GAUSSIAN, noise_multiplier=0.5)
-  with pytest.raises(ValueError, match='nothing is charged'):
-    records.check_mechanism(_metrics(record), _PLAN)
-
-
-@pytest.mark.parametrize(
-  'metrics',
-  [
-    (),
-    np.float32(1.0),
-    collections.OrderedDict(client_work=()),
-    # Only directly under what the aggregator measures.
-    _metrics(_GAUSSIAN)['aggregator'],
-    collections.OrderedDict(aggregator=_metrics(_GAUSSIAN)),
-    collections.OrderedDict(client_work=_metrics(_GAUSSIAN)['aggregator']),
-    # By its fields alone, nobody is known.
-    collections.OrderedDict(
-      aggregator=collections.OrderedDict(
-        clipping_norm=np.float32(0.5), noise_stddev=np.float32(0.5)
-      )
-    ),
-  ],
-)
-def test_without_a_record_there_is_nothing_to_check(metrics):
-  assert records.check_mechanism(metrics, _PLAN) is None
-
-
-@pytest.mark.parametrize(
-  'found', [b'gaussian', np.float32(1.0), np.array([b'{}', b'{}'])]
-)
-def test_what_is_no_record_is_refused(found):
-  metrics = collections.OrderedDict(
-    aggregator=collections.OrderedDict(mechanism=found)
-  )
-  with pytest.raises(ValueError, match='nothing is charged'):
-    records.check_mechanism(metrics, _PLAN)
-
-
 def test_the_type_tells_whether_there_is_a_record():
   vector = tff.TensorType(np.float32, [2])
   private = aggregators.dp_mean_factory(

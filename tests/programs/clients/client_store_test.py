@@ -1,7 +1,6 @@
 """Tests of client stores."""
 
 import collections
-import pathlib
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import runtime, storage_errors
+from tff_clipping import runtime
 from tff_clipping.programs.clients import client_store, store_files
 
 
@@ -21,6 +20,7 @@ def _examples(num_examples=10):
     x=rng.integers(0, 256, (num_examples, 2, 3)).astype(np.uint8),
     y=rng.integers(0, 9, num_examples).astype(np.int32),
     z=rng.normal(size=(num_examples, 2)),
+    even=np.arange(num_examples) % 2 == 0,
   )
 
 
@@ -50,7 +50,7 @@ def test_reads_what_was_written(tmp_path):
   examples = _examples()
   for client_id, indices in zip(store.client_ids, _PARTITION, strict=True):
     found = store.read_client(tf.constant(client_id))
-    assert list(found) == ['x', 'y', 'z']
+    assert list(found) == ['x', 'y', 'z', 'even']
     for name, values in found.items():
       assert values.dtype == examples[name].dtype
       np.testing.assert_array_equal(values, examples[name][indices])
@@ -61,18 +61,21 @@ def test_preprocessing_is_applied_to_what_a_client_reads(tmp_path):
 
   def halve(examples):
     return collections.OrderedDict(
-      half=tf.cast(examples['x'], tf.float32) / 2, y=examples['y']
+      half={'x': tf.cast(examples['x'], tf.float32) / 2}, y=examples['y']
     )
 
   clients = store.preprocess(halve)
   assert clients.client_ids == store.client_ids
   assert clients.element_spec == collections.OrderedDict(
-    half=tf.TensorSpec([2, 3], tf.float32), y=tf.TensorSpec([], tf.int32)
+    half={'x': tf.TensorSpec([2, 3], tf.float32)},
+    y=tf.TensorSpec([], tf.int32),
   )
   found = clients.read_client(tf.constant('00000'))
-  np.testing.assert_array_equal(found['half'], _examples()['x'][[3, 1, 4]] / 2)
+  half = _examples()['x'][[3, 1, 4]] / 2
+  np.testing.assert_array_equal(found['half']['x'], half)
   np.testing.assert_array_equal(found['y'], _examples()['y'][[3, 1, 4]])
-  assert clients.read_client(tf.constant('00001'))['half'].shape == [0, 2, 3]
+  found = clients.read_client(tf.constant('00001'))
+  assert found['half']['x'].shape == [0, 2, 3]
 
 
 def test_equal_data_are_written_once(tmp_path):
@@ -116,7 +119,6 @@ def test_a_failed_write_leaves_nothing(tmp_path):
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
-    (dict(examples=(np.zeros(10),)), '`examples` must be a dict.* found tuple'),
     # Its keys would be taken for the indices.
     (
       dict(partition={(0, 1): [2, 3], (1, 0): [0]}),
@@ -134,7 +136,6 @@ def test_a_failed_write_leaves_nothing(tmp_path):
     ),
     (dict(partition=[1, 2]), "an array of indices for each client, found '1'"),
     (dict(partition=[['a']]), 'an array of indices for each client, found'),
-    (dict(partition=[[[0, 1], [2]]]), 'an array of indices for each client'),
     (
       dict(examples=dict(x=np.zeros(10, np.uint32))),
       'but for uint32 and uint64, found uint32',
@@ -145,6 +146,7 @@ def test_a_failed_write_leaves_nothing(tmp_path):
     ),
     (dict(client_ids=['a']), '`client_ids` must be as many'),
     (dict(client_ids=['a', '', 'c']), '`client_ids` must be strings'),
+    (dict(client_ids=['a', 0, 'c']), '`client_ids` must be strings.* found 0'),
     (dict(client_ids=['a', 'a ', 'c']), "in one way, found 'a' and 'a '"),
     (dict(client_ids=['1', 'b', '1.0']), "in one way, found '1' and '1.0'"),
     (
@@ -335,14 +337,6 @@ def test_preprocessing_that_drops_examples_of_a_client_fails(tmp_path):
       read(client_id)
 
 
-def test_preprocessing_may_nest(tmp_path):
-  store = _write(tmp_path)
-  nested = store.preprocess(lambda row: {'x': {'a': row['x']}, 'y': row['y']})
-  assert nested.element_spec['x']['a'] == store.element_spec['x']
-  found = nested.read_client(tf.constant(store.client_ids[0]))
-  assert found['x']['a'].shape[0] == store.num_examples[0]
-
-
 def test_an_unknown_client_is_named(tmp_path):
   store = _write(tmp_path)
   for read in (store.create_dataset, store.read_client):
@@ -415,16 +409,6 @@ def test_a_correction_in_any_client_is_another_store(tmp_path, change):
       '`client_data` must have numbers',
     ),
     (
-      lambda path: _write(path).create_dataset(0),
-      ValueError,
-      '`client_id` must be .* found 0',
-    ),
-    (
-      lambda path: _write(path).preprocess('cast'),
-      TypeError,
-      "`preprocess_fn` must be a function of the features .*'cast'",
-    ),
-    (
       lambda path: _write(path).preprocess(lambda features: None),
       TypeError,
       '`preprocess_fn` must return tensors',
@@ -451,9 +435,7 @@ def test_what_is_no_data_and_no_preprocessing_is_refused(
     call(tmp_path)
 
 
-def test_the_cache_follows_xdg_and_a_user_without_home_is_told(
-  monkeypatch, tmp_path
-):
+def test_the_cache_follows_xdg(monkeypatch, tmp_path):
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
   assert client_store.default_cache_dir() == tmp_path / 'tff_clipping'
   monkeypatch.delenv('XDG_CACHE_HOME')
@@ -461,13 +443,6 @@ def test_the_cache_follows_xdg_and_a_user_without_home_is_told(
   assert (
     client_store.default_cache_dir() == tmp_path / '.cache' / 'tff_clipping'
   )
-
-  def fail():
-    raise RuntimeError('Could not determine home directory.')
-
-  monkeypatch.setattr(pathlib.Path, 'home', fail)
-  with pytest.raises(storage_errors.StorageError, match='by --cache_dir or by'):
-    client_store.default_cache_dir()
 
 
 _SPECS = collections.OrderedDict(
@@ -482,29 +457,3 @@ def test_bytes_are_counted_in_64_bits(count):
   found = {k: tuple(map(int, place)) for k, place in places.items()}
   images = count * 1_000_000
   assert found == dict(x=(8, images), y=(8 + images, 4 * count))
-
-
-@pytest.mark.parametrize('count', [0, 3])
-def test_bytes_are_read_as_they_were_packed(count):
-  specs = collections.OrderedDict(
-    x=tf.TensorSpec([2, 3], tf.bool), y=tf.TensorSpec([], tf.float64)
-  )
-  arrays = [np.arange(6 * count).reshape(-1, 2, 3) % 2 == 0, np.arange(count)]
-  arrays[1] = arrays[1] / 7
-  found = store_files.unpack(tf.constant(store_files.pack(arrays)), specs)
-  for values, array in zip(found.values(), arrays, strict=True):
-    assert values.dtype == array.dtype
-    np.testing.assert_array_equal(values, array)
-
-
-@pytest.mark.parametrize('change', [lambda b: b[:-4], lambda b: b + b'0' * 4])
-@pytest.mark.parametrize('in_graph', [False, True])
-def test_other_bytes_than_those_of_the_examples_are_refused(change, in_graph):
-  specs = collections.OrderedDict(y=tf.TensorSpec([], tf.int32))
-  content = change(store_files.pack([np.arange(5, dtype=np.int32)]))
-
-  def read(content):
-    return store_files.unpack(content, specs)
-
-  with pytest.raises(tf.errors.InvalidArgumentError, match='of its examples'):
-    (tf.function(read) if in_graph else read)(tf.constant(content))

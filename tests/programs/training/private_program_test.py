@@ -93,7 +93,7 @@ def _run_by_hand(folder, store, seed):
       sampler=programs.build_private_sampler(plan, store.client_ids, seed=seed),
       num_rounds=plan.num_rounds,
       evaluate=_evaluate,
-      checkpoints=programs.Checkpoints(folder / 'checkpoints', keep=_T + 1),
+      checkpoints=programs.Checkpoints(folder / 'checkpoints'),
       watchers=[programs.MetricsFiles(folder / 'metrics.csv')],
       ledger=ledger,
     ).run()

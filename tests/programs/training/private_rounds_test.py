@@ -561,7 +561,7 @@ def _sized(sampler_class, plan=None):
       'poisson',
       dict(next_fn='process'),
       TypeError,
-      '`next_fn` must be a function',
+      'not callable',
     ),
     (
       'poisson',

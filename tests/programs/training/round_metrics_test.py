@@ -63,7 +63,7 @@ def _run(folder, process, client_value, sampler=None, **kwargs):
     client_value=client_value,
     num_rounds=2,
     evaluate=lambda weights: dict(test_accuracy=0.5, test_loss=1.0),
-    checkpoints=programs.Checkpoints(folder / 'checkpoints', keep=2),
+    checkpoints=programs.Checkpoints(folder / 'checkpoints'),
     watchers=[programs.MetricsFiles(folder / 'metrics.csv')],
     **kwargs,
   ).run()

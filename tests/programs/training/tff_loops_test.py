@@ -8,10 +8,9 @@ from concurrent import futures
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.programs import noised_scalar
+from tests.programs import noised_scalar, small_program
 from tff_clipping import aggregators, privacy, programs
 
 
@@ -24,81 +23,43 @@ def _ledger(tmp_path):
 
 
 def _private(ledger, process=None, **kwargs):
-  settings = dict(
-    sampler=programs.build_private_sampler(
-      ledger.plan, noised_scalar.IDS, seed=3
-    ),
-    client_value=lambda client_id: np.float32(client_id == '0'),
-  )
   return programs.PrivateProcess(
-    process=process or noised_scalar.build_process(ledger.plan, None),
-    ledger=ledger,
-    store=programs.Checkpoints(ledger.path.parent / 'outcomes'),
-    **settings | kwargs,
+    process or noised_scalar.build_process(ledger.plan, None),
+    programs.build_private_sampler(ledger.plan, noised_scalar.IDS, seed=3),
+    ledger,
+    programs.Checkpoints(ledger.path.parent / 'outcomes'),
+    **kwargs or dict(client_value=np.float32),
   )
 
 
-def _model_fn():
-  return tff.learning.models.from_keras_model(
-    tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)]),
-    loss=tf.keras.losses.MeanSquaredError(),
-    input_spec=(tf.TensorSpec([None, 1]), tf.TensorSpec([None, 1])),
-  )
-
-
-def _mime(plan):
-  return tff.learning.algorithms.build_unweighted_mime_lite(
-    _model_fn,
-    base_optimizer=tff.learning.optimizers.build_sgdm(0.1, 0.9),
+def _build(build_process, *args, plan):
+  return build_process(
+    small_program.model_fn,
+    *args,
     model_aggregator=aggregators.dp_mean_factory(
       clipping_norm=1.0, **plan.aggregator_parameters._asdict()
     ),
   )
 
 
-def _fed_avg(plan):
-  return tff.learning.algorithms.build_unweighted_fed_avg(
-    _model_fn,
+def test_a_process_that_keeps_a_second_aggregate_is_refused(ledger):
+  process = _build(
+    tff.learning.algorithms.build_unweighted_mime_lite,
+    tff.learning.optimizers.build_sgdm(0.1, 0.9),
+    plan=ledger.plan,
+  )
+  with pytest.raises(ValueError, match='`process` must keep no second aggr'):
+    _private(ledger, process)
+
+
+def test_a_process_that_takes_data_is_given_no_ids(ledger):
+  process = _build(
+    tff.learning.algorithms.build_unweighted_fed_avg,
     tff.learning.optimizers.build_sgdm(0.1),
-    model_aggregator=aggregators.dp_mean_factory(
-      clipping_norm=1.0, **plan.aggregator_parameters._asdict()
-    ),
+    plan=ledger.plan,
   )
-
-
-@pytest.mark.parametrize(
-  ('build_process', 'error', 'message'),
-  [
-    (_mime, ValueError, '`process` must keep no second aggr'),
-    (
-      _fed_avg,
-      TypeError,
-      r'`client_value` must be given for a process that takes the data of its '
-      r'clients, .*float32.*, found none',
-    ),
-  ],
-)
-def test_a_process_of_another_kind_is_refused(
-  ledger, build_process, error, message
-):
-  process = build_process(ledger.plan)
-  settings = {}
-  if error is TypeError:
-    settings = dict(
-      client_value=programs.PrivateProcess.__dataclass_fields__[
-        'client_value'
-      ].default
-    )
-  with pytest.raises(error, match=message):
-    _private(ledger, process, **settings)
-
-
-def test_a_sampler_of_another_plan_is_refused(ledger):
-  sampler = programs.FixedSizeSampler(
-    noised_scalar.IDS, clients_per_round=8, seed=0
-  )
-  with pytest.raises(ValueError, match='`sampler` must be that of the ledger'):
-    _private(ledger, sampler=sampler)
+  with pytest.raises(TypeError, match='`client_value` must be .*float32'):
+    _private(ledger, process, context=None)
 
 
 def test_data_in_place_of_the_number_of_a_round_are_refused(ledger):

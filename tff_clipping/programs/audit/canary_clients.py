@@ -12,11 +12,7 @@ _PREFIX = 'canary '
 
 
 def canary_ids(canaries: Canaries) -> list[str]:
-  """Returns the ids of all canaries, those that are held out as well.
-
-  Args:
-    canaries: The canaries.
-  """
+  """Returns the ids of all canaries, those that are held out as well."""
   return [f'{_PREFIX}{i}' for i in range(canaries.num_canaries)]
 
 
@@ -105,13 +101,9 @@ class CanaryClients:
   def read_client(
     self, client_id: tf.Tensor
   ) -> collections.OrderedDict[str, tf.Tensor]:
-    """Returns all examples of a client or a canary; a TensorFlow function.
+    """Returns all examples of a client or a canary, and their marks.
 
-    Args:
-      client_id: The id, a string scalar.
-
-    Returns:
-      The examples and their marks, with a leading dimension of examples.
+    A TensorFlow function, as `ClientStore.read_client` is.
     """
     is_canary = tf.strings.regex_full_match(client_id, f'{_PREFIX}.*')
 

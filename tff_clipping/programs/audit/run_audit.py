@@ -7,7 +7,6 @@ folder says which.
 import dataclasses
 import os
 import pathlib
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -71,11 +70,7 @@ class RunAudit(watchers.RoundWatcher):
   def build_sampler(
     self, client_ids: Sequence[str], *, seed: int
   ) -> CanarySampler:
-    """Returns the plan's own sampler, for clients and canaries together.
-
-    Args:
-      client_ids: The clients' ids, without canaries.
-      seed: The seed of the run's cohorts.
+    """Returns the plan's own sampler, for these clients and the canaries.
 
     Raises:
       ValueError: If clients and canaries are not as many as the plan is for.
@@ -97,7 +92,7 @@ class RunAudit(watchers.RoundWatcher):
       self.record_release(done.round_num, np.asarray(done.released[_PRODUCTS]))
 
   def record_release(self, round_num: int, products: np.ndarray) -> None:
-    """Keeps a release.
+    """Keeps the release of a round.
 
     Args:
       round_num: The number of the round, from 1.
@@ -107,30 +102,22 @@ class RunAudit(watchers.RoundWatcher):
     Raises:
       StorageError: If the file cannot be written.
     """
-    self._write(f'release_{round_num:05d}.npy', products)
+    self._write('release', round_num, products)
 
   def record_model(self, round_num: int, weights: Sequence[np.ndarray]) -> None:
-    """Keeps the model of round 0, or of the last round.
-
-    Args:
-      round_num: The number of rounds done.
-      weights: The trainable weights.
+    """Keeps the trainable weights of round 0, or of the last round.
 
     Raises:
       StorageError: If the file cannot be written.
     """
-    self._write(
-      f'model_{round_num:05d}.npy', self.canaries.project(list(weights))
-    )
+    self._write('model', round_num, self.canaries.project(list(weights)))
 
   def write(self, *, confidence: float = 0.95) -> AuditResult:
     """Writes `audit.json` from what was kept, and returns it.
 
     The attacks are `all_releases`, `successive_releases` and, if the models of
-    round 0 and of another round were kept, `final_model`.
-
-    Args:
-      confidence: In (0, 1); see `audit_plan`.
+    round 0 and of another round were kept, `final_model`. For `confidence` see
+    `audit_plan`.
 
     Raises:
       ValueError: If no release was kept, or one between two others is missing.
@@ -164,18 +151,17 @@ class RunAudit(watchers.RoundWatcher):
       new.write_text(result.to_json())
     return result
 
-  def _write(self, name: str, values: np.ndarray) -> None:
-    with storage_errors.writing(f'The audit file {name}'):
+  def _write(self, kind: str, round_num: int, values: np.ndarray) -> None:
+    path = self._folder / f'{kind}_{round_num:05d}.npy'
+    with storage_errors.writing(f'The audit file {path.name}'):
       self._folder.mkdir(parents=True, exist_ok=True)
-      with atomic_files.replacing(self._folder / name) as new:
-        with open(new, 'wb') as file:
-          np.save(file, np.asarray(values, np.float64))
+      with atomic_files.replacing(path) as new, open(new, 'wb') as file:
+        np.save(file, np.asarray(values, np.float64))
 
   def _read(self, kind: str) -> dict[int, np.ndarray]:
     """Returns what was kept of a kind, by round, in order."""
-    rounds = {}
-    for path in sorted(self._folder.glob(f'{kind}_*.npy')):
-      round_num = re.fullmatch(rf'{kind}_(\d+)\.npy', path.name)
-      if round_num is not None:
-        rounds[int(round_num[1])] = np.load(path)
+    rounds = {
+      int(path.stem.removeprefix(f'{kind}_')): np.load(path)
+      for path in self._folder.glob(f'{kind}_*.npy')
+    }
     return dict(sorted(rounds.items()))

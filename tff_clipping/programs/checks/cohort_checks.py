@@ -21,12 +21,7 @@ class CohortChecks:
   """
 
   def __init__(self, sampler: ClientSampler, plan: BasePlan) -> None:
-    """Initializes the checks.
-
-    Args:
-      sampler: What draws the cohorts.
-      plan: The plan that charges for them.
-    """
+    """Initializes the checks of what `sampler` draws, by the plan's rules."""
     self.sampler = sampler
     # The scheme tells which fields there are.
     self._parameters: Any = plan.sampler_parameters
@@ -36,10 +31,6 @@ class CohortChecks:
 
   def check(self, round_num: int, cohort: Sequence[str]) -> None:
     """Raises if no sampler of the plan draws such a cohort.
-
-    Args:
-      round_num: The number of the round, from 1.
-      cohort: The ids of its clients.
 
     Raises:
       ValueError: If a client is there twice, the cohort has a size that the

@@ -14,9 +14,9 @@ import tensorflow_federated as tff
 from tff_clipping.privacy import BasePlan
 from tff_clipping.programs.clients import client_states
 
-# Of the clients' work, what the processes of `tff_clipping.learning`, and no
-# others, keep to measure angles: a model that was released. And what they share
-# with clients that keep something, made of what was released.
+# What the clients' work of `tff_clipping.learning`, and of no other process,
+# keeps to measure angles, a model that was released, and what it makes of
+# releases for clients that keep something.
 _RELEASED = 'previous_model'
 _MADE_OF_RELEASES = 'made_of_releases'
 # Under these, what a client keeps costs nothing: the cohorts are public, or
@@ -61,14 +61,9 @@ def take_id(client_id: str) -> str:
 def check_client_value(
   process: Any, client_value: Callable[[str], Any]
 ) -> None:
-  """Raises if a process takes data of clients and would be given their ids.
+  """Raises a TypeError if a process that takes data would be given ids.
 
-  Args:
-    process: The process; one without types is not looked at.
-    client_value: Returns what a client gives to the process.
-
-  Raises:
-    TypeError: If `client_value` is `take_id`, and the process takes no ids.
+  A process without types is not looked at.
   """
   signature = getattr(getattr(process, 'next', None), 'type_signature', None)
   if client_value is not take_id or signature is None:
@@ -102,7 +97,7 @@ def _warn_of_untrained(state: tff.Type) -> None:
 
 def _check_work(work: tff.Type | None) -> None:
   """Raises if the state of the clients' work may hold data of clients."""
-  # Numbers are learning rates and rounds.
+  # Scalars are learning rates and rounds.
   arrays = [
     str(kept)
     for kept in _tensors(work)

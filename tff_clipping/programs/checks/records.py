@@ -26,11 +26,8 @@ _NOTHING_IS_CHARGED = 'The round is not released, and nothing is charged.'
 def has_record(process: Any) -> bool:
   """Returns whether the aggregator of a process measures a record, by its type.
 
-  What the record says is known when a round has run; see `check_mechanism`.
-
-  Args:
-    process: A `tff.learning.templates.LearningProcess`, or an aggregation
-      process.
+  The process is one that learns or aggregates. What the record says is known
+  when a round has run; see `check_mechanism`.
   """
   result = process.next.type_signature.result
   measured = getattr(result, 'measurements', None)
@@ -43,10 +40,7 @@ def has_record(process: Any) -> bool:
 
 
 def read_mechanism(metrics: Any) -> Mechanism | None:
-  """Returns the record that an aggregator measured; `None` if it has none.
-
-  Args:
-    metrics: What a learning process measured of a round.
+  """Returns the record in the metrics of a round; `None` if there is none.
 
   Raises:
     ValueError: If the aggregator measured something else by that name.
@@ -63,7 +57,7 @@ def read_mechanism(metrics: Any) -> Mechanism | None:
 
 
 def check_mechanism(metrics: Any, plan: BasePlan) -> Mechanism | None:
-  """Returns the record of a round if it is that of the plan; or `None`.
+  """Returns the record of a round, which is that of the plan, or `None`.
 
   The kind of the noise, the noise multiplier, the denominator and the strategy
   of correlated noise have to be equal. Where clients bring the noise, the
@@ -74,9 +68,6 @@ def check_mechanism(metrics: Any, plan: BasePlan) -> Mechanism | None:
   Args:
     metrics: What a learning process measured of a round.
     plan: The plan that is to be charged for it.
-
-  Returns:
-    The record. `None` where there is none: nobody has checked the aggregator.
 
   Raises:
     ValueError: If the aggregator says that it does something else than the plan
@@ -91,12 +82,9 @@ def check_mechanism(metrics: Any, plan: BasePlan) -> Mechanism | None:
   is_correlated = isinstance(plan, CorrelatedNoisePlan)
   if (record.kind == 'correlated') != is_correlated:
     raise _other('kind', f'that of a {type(plan).__name__}', record.kind)
-  if not math.isclose(
-    record.noise_multiplier, plan.noise_multiplier, rel_tol=_TOLERANCE
-  ):
-    raise _other(
-      'noise_multiplier', plan.noise_multiplier, record.noise_multiplier
-    )
+  z = plan.noise_multiplier
+  if not math.isclose(record.noise_multiplier, z, rel_tol=_TOLERANCE):
+    raise _other('noise_multiplier', z, record.noise_multiplier)
   if record.clients_per_round != plan.clients_per_round:
     raise _other(
       'clients_per_round', plan.clients_per_round, record.clients_per_round

@@ -14,7 +14,7 @@ import abc
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -62,16 +62,16 @@ class ClientSampler(abc.ABC):
 
   @property
   def digest(self) -> str | None:
-    """A digest, in hexadecimal, of what decides all cohorts.
+    """A digest of what decides all cohorts; `None` where it is not known.
 
-    `None` where it is not known. A ledger keeps it under noise that is
-    correlated between rounds, to refuse other cohorts in the midst of a run.
+    A ledger keeps it under noise that is correlated between rounds, to refuse
+    other cohorts in the midst of a run.
     """
     return None
 
   @property
   def seed_digest(self) -> str | None:
-    """A digest of the seed, in hexadecimal; `None` where it is not known.
+    """A digest of the seed; `None` where it is not known.
 
     A ledger keeps it, so that two runs with one seed, whose cohorts are not
     independent, are not added up as if they were.
@@ -111,10 +111,7 @@ class _Seeded(ClientSampler):
 
   @functools.cached_property
   def digest(self) -> str:
-    """The digest of both; see the base class.
-
-    And of what NumPy makes of the seed, which another version of it may not.
-    """
+    """Of both, and of what this version of NumPy makes of the seed."""
     order = self._rng(0).permutation(len(self.client_ids))
     decides = [
       type(self).__name__,
@@ -126,7 +123,7 @@ class _Seeded(ClientSampler):
 
   @functools.cached_property
   def seed_digest(self) -> str:
-    """The digest; see the base class."""
+    """Of the seed alone."""
     return _slow_digest(str(self._seed), 'seed')
 
 
@@ -140,16 +137,7 @@ class PoissonSampler(_Seeded):
   def __init__(
     self, client_ids: Sequence[str], *, sampling_prob: float, seed: int
   ):
-    """Initializes the sampler.
-
-    Args:
-      client_ids: As for `ClientSampler`.
-      sampling_prob: The probability, above 0 and at most 1.
-      seed: As for `ClientSampler`.
-
-    Raises:
-      TypeError, ValueError: As `ClientSampler`, or for the probability.
-    """
+    """Initializes a `ClientSampler` with a probability in (0, 1]."""
     super().__init__(client_ids, seed=seed)
     prob = argument_checks.check_number('sampling_prob', sampling_prob)
     if not 0 < prob <= 1:
@@ -169,9 +157,8 @@ class PoissonSampler(_Seeded):
 class RandomAllocationSampler(_Seeded):
   """Each client takes part in one round of each epoch, which it draws itself.
 
-  A client's round is a keyed hash of its id and the epoch, so that a device
-  with a secret key of its own could draw it: see `draw_round`. The size of a
-  cohort varies, and may be 0: that round adds noise alone.
+  By `draw_round`, so that a device with a secret key of its own could draw it.
+  The size of a cohort varies, and may be 0: that round adds noise alone.
   """
 
   # The last epoch that was asked for, the clients in the order of their rounds,
@@ -181,18 +168,8 @@ class RandomAllocationSampler(_Seeded):
   def __init__(
     self, client_ids: Sequence[str], *, rounds_per_epoch: int, seed: int
   ):
-    """Initializes the sampler.
-
-    Args:
-      client_ids: As for `ClientSampler`, strings. Their order is of no account.
-      rounds_per_epoch: The rounds of an epoch, at least 1.
-      seed: As for `ClientSampler`.
-
-    Raises:
-      TypeError, ValueError: As `ClientSampler`, or for the rounds.
-    """
+    """Initializes a `ClientSampler` of strings, in any order."""
     super().__init__(client_ids, seed=seed)
-    # Two that are drawn as one would not be independent.
     for client_id in self.client_ids:
       if not isinstance(client_id, str):
         raise TypeError(
@@ -250,16 +227,7 @@ class FixedSizeSampler(_Seeded):
   def __init__(
     self, client_ids: Sequence[str], *, clients_per_round: int, seed: int
   ):
-    """Initializes the sampler.
-
-    Args:
-      client_ids: As for `ClientSampler`.
-      clients_per_round: The size of a cohort, P.
-      seed: As for `ClientSampler`.
-
-    Raises:
-      TypeError, ValueError: As `ClientSampler`, or for the size.
-    """
+    """Initializes a `ClientSampler` with P clients a round, at least 1."""
     super().__init__(client_ids, seed=seed)
     self._clients_per_round = argument_checks.check_integer(
       'clients_per_round',
@@ -291,18 +259,10 @@ class RoundRobinSampler(FixedSizeSampler):
     min_separation: int,
     seed: int,
   ):
-    """Initializes the sampler.
-
-    Args:
-      client_ids: As for `ClientSampler`.
-      clients_per_round: The size of every cohort, P.
-      min_separation: The least number of rounds from one participation of a
-        client to its next, at least 1.
-      seed: As for `ClientSampler`.
+    """Initializes a `FixedSizeSampler` with a least separation in rounds.
 
     Raises:
-      TypeError, ValueError: As `ClientSampler`, or if the population is too
-        small for the cohorts and the separation.
+      ValueError: If the population is too small for cohorts and separation.
     """
     super().__init__(client_ids, clients_per_round=clients_per_round, seed=seed)
     argument_checks.check_integer('min_separation', min_separation)
@@ -393,10 +353,7 @@ def build_private_sampler(
   Args:
     plan: The plan.
     client_ids: The population, as many clients as the plan is for.
-    seed: The seed of the run's cohorts.
-
-  Returns:
-    A sampler by the plan's scheme.
+    seed: The seed of the run's cohorts; see `ClientSampler`.
 
   Raises:
     TypeError: If `plan` is no plan, or `client_ids` have no order.
@@ -408,38 +365,40 @@ def build_private_sampler(
       f'{type(plan).__name__}.'
     )
   _check_ids(client_ids)
-  parameters = plan.sampler_parameters._asdict()
-  if len(client_ids) != parameters['num_clients']:
+  # The scheme tells which fields there are.
+  parameters: Any = plan.sampler_parameters
+  if len(client_ids) != parameters.num_clients:
     raise ValueError(
-      f'`client_ids` must be the {parameters["num_clients"]} clients that the '
+      f'`client_ids` must be the {parameters.num_clients} clients that the '
       f'plan is for, found {len(client_ids)}.'
     )
-  parameters['clients_per_round'] = parameters['cohort_size']
-  if parameters['scheme'] == 'random_allocation':
-    parameters['rounds_per_epoch'] = round(1 / parameters['sampling_prob'])
-  build, names = _BY_SCHEME[parameters['scheme']]
-  sampler = build(
-    client_ids, seed=seed, **{name: parameters[name] for name in names}
-  )
-  sampler.charged_as = plan.sampler_parameters
+  sampler: ClientSampler
+  if parameters.scheme == 'poisson':
+    sampler = PoissonSampler(
+      client_ids, sampling_prob=parameters.sampling_prob, seed=seed
+    )
+  elif parameters.scheme == 'random_allocation':
+    rounds_per_epoch = round(1 / parameters.sampling_prob)
+    sampler = RandomAllocationSampler(
+      client_ids, rounds_per_epoch=rounds_per_epoch, seed=seed
+    )
+  elif parameters.scheme in ('fixed_size', 'none'):
+    sampler = FixedSizeSampler(
+      client_ids, clients_per_round=parameters.cohort_size, seed=seed
+    )
+  else:
+    takes_turns = {
+      'min_separation': RoundRobinSampler,
+      'grouped_poisson': GroupedPoissonSampler,
+    }
+    sampler = takes_turns[parameters.scheme](
+      client_ids,
+      clients_per_round=parameters.cohort_size,
+      min_separation=parameters.min_separation,
+      seed=seed,
+    )
+  sampler.charged_as = parameters
   return sampler
-
-
-# By the scheme of a plan, the sampler and what it is told of the plan.
-_BY_SCHEME: dict[str, tuple[Callable[..., _Seeded], Sequence[str]]] = {
-  'poisson': (PoissonSampler, ('sampling_prob',)),
-  'random_allocation': (RandomAllocationSampler, ('rounds_per_epoch',)),
-  'fixed_size': (FixedSizeSampler, ('clients_per_round',)),
-  'none': (FixedSizeSampler, ('clients_per_round',)),
-  'min_separation': (
-    RoundRobinSampler,
-    ('clients_per_round', 'min_separation'),
-  ),
-  'grouped_poisson': (
-    GroupedPoissonSampler,
-    ('clients_per_round', 'min_separation'),
-  ),
-}
 
 
 def _slow_digest(text: str, what: str) -> str:
@@ -469,9 +428,9 @@ def _check_ids(client_ids: Any) -> None:
 
 
 def _draw(rng: np.random.Generator, population: int, size: int) -> np.ndarray:
-  """Returns a uniform subset of a size, of the numbers below `population`.
+  """Returns a uniform subset of the numbers below `population`.
 
-  Its cost is that of the subset: a cohort is drawn by its size, which has the
+  It costs what the subset costs: a cohort is drawn by its size, which has the
   binomial law, and not by a coin for each client of a large population.
   """
   return rng.choice(population, size, replace=False)

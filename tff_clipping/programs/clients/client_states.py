@@ -41,10 +41,8 @@ class DamagedStatesError(storage_errors.StorageError):
 def kept_type(process: Any) -> tff.Type | None:
   """Returns the type of what each client keeps; `None` if they keep nothing.
 
-  Args:
-    process: A learning process, of which a client is a structure of `client`
-      and `kept` if clients keep something, as those of `build_fed_avg` with a
-      `KeepingStep`.
+  Where clients keep something, the process takes for each a structure of
+  `client` and `kept`, as that of `build_fed_avg` with a `KeepingStep` does.
   """
   signature = getattr(process.next, 'type_signature', None)
   if signature is None:
@@ -56,9 +54,9 @@ def kept_type(process: Any) -> tff.Type | None:
 class ClientStates:
   """The store of what the clients of one run keep.
 
-  A program that is killed leaves the versions of whole rounds. Those of a round
-  have the id of its outcome, under which the state is saved too. So a store of
-  another run, or of another draw of a round, is refused.
+  The versions of a round have the id of its outcome, under which the state is
+  saved too. So a store of another run, or of another draw of a round, is
+  refused.
   """
 
   def __init__(
@@ -101,10 +99,7 @@ class ClientStates:
     self._contents = self._read_contents()
 
   def begin(self, outcome_id: str) -> None:
-    """Begins with zeros for all clients.
-
-    Args:
-      outcome_id: The id of the checkpoint of round 0.
+    """Begins with zeros for all clients, under the id of round 0.
 
     Raises:
       DamagedStatesError: If the store has rounds of another run.
@@ -128,11 +123,7 @@ class ClientStates:
     self._versions = {}
 
   def resume(self, round_num: int, outcome_id: str) -> None:
-    """Goes on from a checkpoint.
-
-    Args:
-      round_num: Its round.
-      outcome_id: Its id.
+    """Goes on from a checkpoint, of this round and with this id.
 
     Raises:
       DamagedStatesError: If the store is not the one that was written with it.
@@ -155,8 +146,7 @@ class ClientStates:
       raise DamagedStatesError(
         f'The states of clients in {self._folder} are newer than the '
         f'checkpoint of round {round_num}: those before round {dropped} were '
-        'dropped. '
-        'Restore them from the same copy as the checkpoint.'
+        'dropped. Restore them from the same copy as the checkpoint.'
       )
     self._versions = collections.defaultdict(list)
     for each in self._rounds():
@@ -166,10 +156,6 @@ class ClientStates:
 
   def read(self, client_id: str, round_num: int) -> list[np.ndarray]:
     """Returns what a client keeps before a round.
-
-    Args:
-      client_id: Its id.
-      round_num: The round, from 1.
 
     Raises:
       KeyError: If there is no such client.
@@ -207,17 +193,11 @@ class ClientStates:
     cohort: Sequence[str],
     kept: Any,
   ) -> None:
-    """Writes what the clients of a round keep after it.
+    """Writes what the cohort of a round keeps, under the id of its outcome.
 
     Versions of this round and later ones, of a program that was killed, are
-    dropped first.
-
-    Args:
-      round_num: The round, from 1.
-      outcome_id: The id of its outcome.
-      cohort: The ids of its clients.
-      kept: `metrics['client_work']['kept']` of the round: tensors whose leading
-        dimension is the cohort.
+    dropped first. `kept` is `metrics['client_work']['kept']` of the round:
+    tensors whose leading dimension is the cohort.
 
     Raises:
       StorageError: If it could not be written. The versions of the rounds
@@ -255,8 +235,7 @@ class ClientStates:
   def drop_before(self, round_num: int) -> None:
     """Drops the versions that no round after `round_num` reads.
 
-    Args:
-      round_num: The round of the oldest checkpoint that a run may go on from.
+    That is the round of the oldest checkpoint that a run may go on from.
 
     Raises:
       StorageError: If the file system refuses.
@@ -293,11 +272,7 @@ class ClientStates:
     }
 
   def _read_contents(self) -> dict[str, Any]:
-    """Returns what the store is, nothing for a new one.
-
-    Raises:
-      DamagedStatesError: If it is one of other clients or another process.
-    """
+    """Returns what the store is of; nothing for a new one."""
     path = self._folder / _CONTENTS
     if not path.exists():
       return {}

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import id_forms, storage_errors
+from tff_clipping import id_forms
 from tff_clipping.programs.clients import store_files
 from tff_clipping.programs.clients.store_files import ClientStoreError  # noqa: F401
 
@@ -42,14 +42,11 @@ class ClientStore:
   """
 
   def __init__(self, path: str | os.PathLike):
-    """Opens a store.
-
-    Args:
-      path: The folder, as `write_client_store` made it.
+    """Opens the folder that `write_client_store` made.
 
     Raises:
-      ClientStoreError: If the folder is not a store, or one of its files is
-        missing or not of the size that was written.
+      ClientStoreError: If it is no store, or one of its files is missing or not
+        of the size that was written.
     """
     self.path = pathlib.Path(path)
     features, self.client_ids, self.num_examples = store_files.open_folder(
@@ -74,7 +71,6 @@ class ClientStore:
       KeyError: If there is no such client, outside of a graph.
       tf.errors.NotFoundError: The same in a graph.
       tf.errors.DataLossError: If what is read is not what was written.
-      tf.errors.InvalidArgumentError: If it is not so many examples.
     """
     try:
       content = store_files.read_content(self.path, client_id)
@@ -92,7 +88,6 @@ class ClientStore:
     Raises:
       KeyError: If there is no such client.
     """
-    _check_client_id(client_id, 'client_id')
     return tf.data.Dataset.from_tensor_slices(
       self.read_client(tf.constant(client_id))
     )
@@ -117,7 +112,7 @@ class ClientStore:
         `tf.vectorized_map`. What it returns may be nested.
 
     Raises:
-      TypeError: If it is no function, or does not return tensors.
+      TypeError: If it does not return tensors.
       ValueError: If it does not keep the number of examples. Where only a round
         shows that, the round fails.
     """
@@ -137,11 +132,6 @@ class PreprocessedClients:
     self._store = store
     self._preprocess_fn = preprocess_fn
     self.client_ids = store.client_ids
-    if not callable(preprocess_fn):
-      raise TypeError(
-        '`preprocess_fn` must be a function of the features '
-        f'{", ".join(store.element_spec)}, found {preprocess_fn!r}.'
-      )
     with tf.Graph().as_default():
       examples = preprocess_fn(
         collections.OrderedDict(
@@ -206,22 +196,14 @@ def write_client_store(
       (`id_forms.SeenIds`); the numbers of the clients ('00000', '00001', ...)
       if not given.
 
-  Returns:
-    The store.
-
   Raises:
-    TypeError: If `examples` is no dictionary of arrays, or `partition` is one.
+    TypeError: If `partition` is a dictionary.
     ValueError: If `name` is no name of a folder, or the arrays, the indices or
       the ids do not fit together.
     OSError: If `cache_dir` cannot be written.
   """
   if not isinstance(name, str) or not name or pathlib.Path(name).name != name:
     raise ValueError(f'`name` must be that of a folder, found {name!r}.')
-  if not isinstance(examples, Mapping) or not examples:
-    raise TypeError(
-      '`examples` must be a dictionary with an array for each feature, found '
-      f'{type(examples).__name__}.'
-    )
   examples = collections.OrderedDict(
     (feature, _checked_array(feature, array))
     for feature, array in examples.items()
@@ -282,7 +264,8 @@ def write_client_store(
     (feature, array.shape[1:], array.dtype.name)
     for feature, array in examples.items()
   ]
-  return _write(path, features, clients)
+  store_files.write_folder(path, features, lambda: _checked(clients()))
+  return ClientStore(path)
 
 
 def write_client_data(
@@ -294,13 +277,9 @@ def write_client_data(
 
   Args:
     cache_dir: Where the stores are; made if it is missing.
-    name: The beginning of the name of the store's folder. The rest of the name
-      is a digest of all examples, so that other data have another store.
+    name: The beginning of the name of the store's folder.
     client_data: The data. Its examples must be mappings of numbers of fixed
       shapes.
-
-  Returns:
-    The store.
 
   Raises:
     TypeError: If `client_data` is none.
@@ -349,32 +328,16 @@ def write_client_data(
       digest.update(f'{array.shape};'.encode())
       digest.update(np.ascontiguousarray(array).data)
   path = pathlib.Path(cache_dir) / f'{name}-{digest.hexdigest()}'
-  return _write(path, features, lambda: ((i, read(i)) for i in client_ids))
+  store_files.write_folder(
+    path, features, lambda: _checked((i, read(i)) for i in client_ids)
+  )
+  return ClientStore(path)
 
 
 def default_cache_dir() -> pathlib.Path:
-  """Returns the folder for stores and downloads, by the XDG convention.
-
-  Raises:
-    StorageError: If the user has no home.
-  """
-  try:
-    base = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
-  except RuntimeError as e:
-    raise storage_errors.StorageError(
-      'There is no home directory for the cache: name a folder by --cache_dir '
-      'or by XDG_CACHE_HOME.'
-    ) from e
+  """Returns the folder for stores and downloads, by the XDG convention."""
+  base = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
   return pathlib.Path(base) / 'tff_clipping'
-
-
-def _write(
-  path: pathlib.Path,
-  features: Sequence[tuple[str, Sequence[int], str]],
-  clients: Callable[[], Iterable[tuple[str, Sequence[np.ndarray]]]],
-) -> ClientStore:
-  store_files.write_folder(path, features, lambda: _checked(clients()))
-  return ClientStore(path)
 
 
 def _checked(
@@ -384,7 +347,10 @@ def _checked(
   seen = set()
   forms = id_forms.SeenIds('client_ids')
   for client_id, arrays in clients:
-    _check_client_id(client_id)
+    if not isinstance(client_id, str) or not client_id:
+      raise ValueError(
+        f'`client_ids` must be strings, and not empty, found {client_id!r}.'
+      )
     if client_id in seen:
       raise ValueError(
         f'`client_ids` must be all different, found {client_id!r} twice.'
@@ -394,13 +360,6 @@ def _checked(
     yield client_id, arrays
 
 
-def _check_client_id(client_id: str, name: str = 'client_ids') -> None:
-  if not isinstance(client_id, str) or not client_id:
-    raise ValueError(
-      f'`{name}` must be strings that are not empty, found {client_id!r}.'
-    )
-
-
 def _text(client_id: Any) -> str:
   """Returns an id, which may be an eager tensor, as a string."""
   value = client_id.numpy() if tf.is_tensor(client_id) else client_id
@@ -408,10 +367,7 @@ def _text(client_id: Any) -> str:
 
 
 def _checked_indices(indices: Sequence[int] | np.ndarray) -> np.ndarray:
-  try:
-    found = np.asarray(indices)
-  except ValueError:  # Rows of different lengths.
-    found = np.asarray(None)
+  found = np.asarray(indices)
   if found.ndim != 1 or (found.size and found.dtype.kind not in 'iu'):
     raise ValueError(
       '`partition` must hold an array of indices for each client, found '

@@ -74,10 +74,6 @@ class Contents(NamedTuple):
 def read_content(path: pathlib.Path, client_id: tf.Tensor) -> tf.Tensor:
   """Returns the string of a client; a TensorFlow function.
 
-  Args:
-    path: The folder.
-    client_id: The id, a string scalar.
-
   Raises:
     tf.errors.NotFoundError: If there is no such client.
     tf.errors.DataLossError: If what is read is not what was written.
@@ -166,11 +162,7 @@ def write_folder(
 
 
 def pack(arrays: Sequence[np.ndarray]) -> bytes:
-  """Returns the string of a client.
-
-  Args:
-    arrays: Of each feature, with a leading dimension of examples.
-  """
+  """Returns the string of a client, of an array for each feature."""
   count = np.array(len(arrays[0]), _COUNT)
   return b''.join(
     np.ascontiguousarray(array).data for array in (count, *arrays)
@@ -183,31 +175,21 @@ def unpack(
   """Returns the features of a client; a TensorFlow function.
 
   Args:
-    content: A string scalar, what `pack` has returned.
+    content: What `pack` has returned.
     specs: What each feature of one example is, in the order of the arrays.
-
-  Raises:
-    tf.errors.InvalidArgumentError: If there are not as many bytes as so many
-      examples have.
   """
   count = tf.reshape(
-    tf.io.decode_raw(_substr(content, 0, _COUNT.itemsize), tf.int64), []
+    tf.io.decode_raw(tf.strings.substr(content, 0, _COUNT.itemsize), tf.int64),
+    [],
   )
   places = byte_ranges(count, specs)
-  start, size = list(places.values())[-1]
-  check = tf.debugging.assert_equal(
-    # What TensorFlow counts of a string are the lower 32 bits.
-    tf.strings.length(content),
-    tf.cast(start + size, tf.int32),
-    message='The content of a client must be of the length of its examples.',
-  )
-  with tf.control_dependencies([check] if check is not None else []):
-    content = tf.identity(content)
   return collections.OrderedDict(
     (
       feature,
       tf.reshape(
-        tf.io.decode_raw(_substr(content, *places[feature]), spec.dtype),
+        tf.io.decode_raw(
+          tf.strings.substr(content, *places[feature]), spec.dtype
+        ),
         tf.concat([[count], np.array(spec.shape, np.int64)], axis=0),
       ),
     )
@@ -218,12 +200,7 @@ def unpack(
 def byte_ranges(
   count: tf.Tensor, specs: Mapping[str, tf.TensorSpec]
 ) -> collections.OrderedDict[str, tuple[tf.Tensor, tf.Tensor]]:
-  """Returns where the bytes of each feature start, and how many they are.
-
-  Args:
-    count: The number of examples, an int64 scalar.
-    specs: As for `unpack`.
-  """
+  """Returns where the bytes of each feature start, and how many they are."""
   places = collections.OrderedDict()
   start = tf.constant(_COUNT.itemsize, tf.int64)
   for feature, spec in specs.items():
@@ -231,12 +208,6 @@ def byte_ranges(
     places[feature] = start, size
     start += size
   return places
-
-
-def _substr(content: tf.Tensor, start, size) -> tf.Tensor:
-  return tf.strings.substr(
-    content, tf.cast(start, tf.int64), tf.cast(size, tf.int64)
-  )
 
 
 def _pack_clients(

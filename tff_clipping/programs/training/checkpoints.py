@@ -1,8 +1,7 @@
 """Checkpoints of a learning process: its states on the disk, each whole.
 
-A file is written beside its place, synced, and renamed; the folder is synced
-after that. Only then are older files removed. So a program that is killed, or a
-machine that loses power, leaves the file before.
+Older files are removed only when a new one is durably there. So a program that
+is killed, or a machine that loses power, leaves the file before.
 
 A file has a line of JSON, the arrays of the state one after the other, and the
 CRC-32 of both, by which a file that was cut off or damaged is found.
@@ -21,12 +20,11 @@ from typing import Any, BinaryIO
 import numpy as np
 import tree
 
-from tff_clipping import argument_checks, atomic_files, storage_errors
+from tff_clipping import atomic_files, storage_errors
 
 _LOGGER = logging.getLogger(__name__)
 _FORMAT = 1
 _SUFFIX = '.state'
-_UNFINISHED = '.unfinished'
 _CHECKSUM_BYTES = 4
 _BLOCK = 2**20
 
@@ -41,8 +39,8 @@ class Charge:
 
   Attributes:
     run_id: The `run_id` of the ledger.
-    after: The id of the last release of the ledger when the round began; empty
-      if there was none.
+    after: The id of the ledger's last release when the round began; '' for
+      none.
     draw: How often the round was charged before.
   """
 
@@ -71,28 +69,24 @@ class Outcome:
 
 
 class Checkpoints:
-  """The last few states of a learning process in a folder.
+  """The last two states of a learning process in a folder.
 
   A private run keeps the outcome of each round, and uses `save` and `outcomes`
   by `run_private_round` and `resume` alone. What is not private keeps a state
   from time to time.
   """
 
-  def __init__(self, folder: str | os.PathLike, *, keep: int = 2):
+  def __init__(self, folder: str | os.PathLike):
     """Initializes the checkpoints.
 
     Args:
       folder: Where they are; made if it is missing, for its owner alone.
-      keep: How many to keep, at least 1. A private run keeps at least 2.
 
     Raises:
-      TypeError: If `keep` is not an integer.
-      ValueError: If `keep` is less than 1.
       StorageError: If the folder cannot be written, or has checkpoints of
         version 0.2.
     """
     self.folder = pathlib.Path(folder)
-    self._keep = argument_checks.check_integer('keep', keep, at_least=1)
     # What the last look at the files found.
     self._damaged: dict[pathlib.Path, str] = {}
     with storage_errors.writing('The folder of the checkpoints'):
@@ -144,19 +138,13 @@ class Checkpoints:
       released=dict(released or {}),
     )
     with storage_errors.writing(f'The checkpoint of round {round_num}'):
-      new = self.folder / _UNFINISHED
-      new.unlink(missing_ok=True)
-      descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-      try:
-        with open(descriptor, 'wb', buffering=0) as file:
-          _write(file, outcome, tree.flatten(state))
-          os.fsync(file.fileno())
-        os.rename(new, outcome.path)
-      finally:
-        new.unlink(missing_ok=True)
-      atomic_files.sync(self.folder)
-      keep = self._keep if charge is None else max(2, self._keep)
-      for path in self._paths()[:-keep]:
+      with (
+        atomic_files.replacing(outcome.path, is_secret=True) as new,
+        open(new, 'wb', buffering=0) as file,
+      ):
+        _write(file, outcome, tree.flatten(state))
+      # And what a program that was killed has left.
+      for path in (*self._paths()[:-2], *self.folder.glob('.*.new')):
         path.unlink()
     return outcome
 
@@ -215,9 +203,7 @@ class Checkpoints:
     return tree.unflatten_as(structure, leaves)
 
   def latest(self) -> Outcome | None:
-    """Returns what is known of the latest checkpoint; `None` without any.
-
-    Of a run without a ledger; `resume` finds the last outcome of a private run.
+    """Returns the latest checkpoint of a run without a ledger, or `None`.
 
     Raises:
       StorageError: If it is of a private run, or all are damaged.
@@ -232,12 +218,7 @@ class Checkpoints:
     return found[-1] if found else None
 
   def set_aside(self, outcome: Outcome, reason: str) -> None:
-    """Renames a checkpoint, which is not used any more; nothing is deleted.
-
-    Args:
-      outcome: One of `outcomes`.
-      reason: Why, a sentence for the log.
-    """
+    """Renames a checkpoint that is not used any more, and logs the reason."""
     self._put_aside(outcome.path, 'set_aside', reason)
 
   def _put_aside(self, path: pathlib.Path, prefix: str, message: str) -> None:

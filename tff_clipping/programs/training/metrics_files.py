@@ -27,9 +27,17 @@ _LOGGER = logging.getLogger(__name__)
 class MetricsFiles(RoundWatcher):
   """Keeps the metrics of every round in files.
 
-  A row of the CSV file survives a kill when the round is recorded, and a power
-  cut when its checkpoint is written. The log shows the metrics from the
-  verbosity of INFO on.
+  The CSV file is that of `tff.program.CSVFileReleaseManager`, which however
+  writes all rows for each new one. This one adds a line. A row survives a kill
+  when the round is recorded, and a power cut when its checkpoint is written.
+  What a crash leaves of a line is dropped when the file is opened again: it was
+  of no round that was recorded and synced.
+
+  A round that comes again takes the place of all rows from that round on. A run
+  that begins anew, with round 0, is another one: it never takes the place of
+  rows of rounds.
+
+  The log shows the metrics from the verbosity of INFO on.
   """
 
   def __init__(
@@ -38,7 +46,7 @@ class MetricsFiles(RoundWatcher):
     *,
     tensorboard_dir: str | os.PathLike | None = None,
   ):
-    """Initializes the watcher.
+    """Opens the files, or makes them.
 
     Args:
       metrics_path: The CSV file; a run that is resumed adds to it.
@@ -49,9 +57,18 @@ class MetricsFiles(RoundWatcher):
       StorageError: If the CSV file is not one of these, or a file could not be
         written.
     """
+    self._path = pathlib.Path(metrics_path)
+    self._fields: list[str] = [_KEY]
+    self._rows: list[dict[str, Any]] = []
+    # The bytes of the file as it was written; -1 if it holds more.
+    self._size = -1
     self._writer: tf.summary.SummaryWriter | None = None
     with storage_errors.writing('The metrics'):
-      self._rows = CsvRows(pathlib.Path(metrics_path))
+      if self._path.exists():
+        self._read()
+      else:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._replace(self._fields, [])
       if tensorboard_dir is not None:
         # With no queue, each round is there when it is recorded.
         self._writer = tf.summary.create_file_writer(
@@ -66,7 +83,7 @@ class MetricsFiles(RoundWatcher):
         of rounds.
     """
     with storage_errors.writing(f'The metrics of round {done.round_num}'):
-      self._rows.write(done.metrics)
+      self._write_row(done.round_num, done.metrics)
       _LOGGER.info('Round %d: %s', done.round_num, dict(done.metrics))
       if self._writer is not None:
         with self._writer.as_default():
@@ -81,7 +98,80 @@ class MetricsFiles(RoundWatcher):
       StorageError: If the file system refuses.
     """
     with storage_errors.writing('The metrics'):
-      self._rows.sync()
+      atomic_files.sync(self._path)
+
+  def _write_row(self, round_num: int, metrics: Mapping[str, Any]) -> None:
+    last = self._rows[-1][_KEY] if self._rows else 0
+    if round_num == 0 and last > 0:
+      raise storage_errors.StorageError(
+        f'The metrics {self._path} are of another run, up to round {last}, or '
+        'of this one, whose checkpoints are gone: it begins anew. Give each '
+        'run a folder of its own, for its checkpoints and its metrics, or '
+        'move the file away.'
+      )
+    row: dict[str, Any] = {_KEY: round_num}
+    # In the order of TFF's managers.
+    for name in sorted(metrics.keys() - {_KEY}):
+      row[name] = np.array(metrics[name]).tolist()
+    rows = [before for before in self._rows if before[_KEY] < round_num]
+    new_fields = [name for name in row if name not in self._fields]
+    fields = [*self._fields, *new_fields]
+    # Somebody else may have changed the file.
+    is_as_written = (
+      self._path.exists() and self._path.stat().st_size == self._size
+    )
+    if len(rows) == len(self._rows) and not new_fields and is_as_written:
+      self._append(row)
+    else:
+      self._replace(fields, [*rows, row])
+    self._fields, self._rows = fields, [*rows, row]
+
+  def _append(self, row: Mapping[str, Any]) -> None:
+    line = _to_lines(self._fields, [row])
+    try:
+      with open(self._path, 'ab') as file:
+        file.write(line)
+    except BaseException:
+      with contextlib.suppress(OSError):
+        os.truncate(self._path, self._size)
+      raise
+    self._size += len(line)
+
+  def _replace(
+    self, fields: Sequence[str], rows: Sequence[Mapping[str, Any]]
+  ) -> None:
+    heading = {name: name for name in fields}
+    with atomic_files.replacing(self._path) as new:
+      self._size = new.write_bytes(_to_lines(fields, [heading, *rows]))
+
+  def _read(self) -> None:
+    """Takes up the rows of an earlier program."""
+    data = self._path.read_bytes()
+    whole = data[: data.rfind(b'\n') + 1]
+    try:
+      reader = csv.DictReader(
+        io.StringIO(whole.decode(), newline=''), strict=True
+      )
+      self._fields = list(reader.fieldnames or [])
+      if _KEY not in self._fields:
+        raise ValueError(f'there is no column {_KEY}.')
+      for row in reader:
+        if None in row or None in row.values():
+          raise ValueError(f'line {reader.line_num} is not of its columns.')
+        self._rows.append({**row, _KEY: int(row[_KEY])})
+    except (ValueError, csv.Error) as e:
+      raise storage_errors.StorageError(
+        f'The metrics {self._path} are damaged. Move the file away to go on '
+        f'without the rounds in it: {e}'
+      ) from e
+    if whole == data:
+      self._size = len(data)
+    else:
+      _LOGGER.warning(
+        'The last line of %s was cut short and is left out: %r',
+        self._path,
+        data[len(whole) :],
+      )
 
 
 class ReleaseMetrics(RoundWatcher):
@@ -127,137 +217,9 @@ class ReleaseMetrics(RoundWatcher):
       self._thread.submit(self._loop.run_until_complete, release()).result()
 
 
-class CsvRows:
-  """A CSV file of metrics, in rows that survive a kill.
-
-  And a power cut, when they are synced, which takes as long as all else of a
-  row, and may be done for some rows together.
-
-  The file is that of `tff.program.CSVFileReleaseManager`, which however writes
-  all rows for each new one. This one adds a line. What a crash leaves of one is
-  dropped when the file is opened again: it was of no round that was recorded
-  and synced.
-
-  A round that comes again takes the place of all rows from that round on. A run
-  that begins anew, with round 0, is another one: it never takes the place of
-  rows of rounds.
-  """
-
-  def __init__(self, path: pathlib.Path):
-    """Opens the file, or makes it.
-
-    Args:
-      path: The file, with the number of the round in the column `round_num`.
-
-    Raises:
-      StorageError: If there is a file that is not one of these.
-    """
-    self._path = path
-    self._fields: list[str] = [_KEY]
-    self._rows: list[dict[str, Any]] = []
-    # The bytes of the file; -1 if it holds more than these rows.
-    self._size = -1
-    # Nor may what an earlier program added be.
-    self._is_synced = False
-    if path.exists():
-      self._read()
-    else:
-      path.parent.mkdir(parents=True, exist_ok=True)
-      self._replace(self._fields, [])
-
-  def write(self, metrics: Mapping[str, Any]) -> None:
-    """Writes the row of a round.
-
-    Args:
-      metrics: The numbers of the round by name, `round_num` among them.
-
-    Raises:
-      StorageError: If it is round 0, and there are rows of rounds.
-    """
-    round_num = int(metrics[_KEY])
-    if round_num == 0 and self._rows and self._rows[-1][_KEY] > 0:
-      raise storage_errors.StorageError(
-        f'The metrics {self._path} are of another run, up to round '
-        f'{self._rows[-1][_KEY]}, or of this one, whose checkpoints are gone: '
-        'it begins anew. Give each run a folder of its own, for its '
-        'checkpoints and its metrics, or move the file away.'
-      )
-    row: dict[str, Any] = {_KEY: round_num}
-    # In the order of TFF's managers.
-    for name in sorted(metrics.keys() - {_KEY}):
-      row[name] = np.array(metrics[name]).tolist()
-    rows = [before for before in self._rows if before[_KEY] < round_num]
-    fields = self._fields + [name for name in row if name not in self._fields]
-    if (rows, fields) == (self._rows, self._fields) and self._is_as_written():
-      self._append(row)
-    else:
-      self._replace(fields, [*rows, row])
-    self._fields, self._rows = fields, [*rows, row]
-
-  def sync(self) -> None:
-    """Waits until all rows survive a power cut.
-
-    Raises:
-      OSError: If the file system refuses.
-    """
-    if not self._is_synced:
-      atomic_files.sync(self._path)
-      self._is_synced = True
-
-  def _read(self) -> None:
-    """Takes up the rows of an earlier program."""
-    data = self._path.read_bytes()
-    whole = data[: data.rfind(b'\n') + 1]
-    try:
-      reader = csv.DictReader(
-        io.StringIO(whole.decode(), newline=''), strict=True
-      )
-      self._fields = list(reader.fieldnames or [])
-      if _KEY not in self._fields:
-        raise ValueError(f'there is no column {_KEY}.')
-      for row in reader:
-        if None in row or None in row.values():
-          raise ValueError(f'line {reader.line_num} is not of its columns.')
-        self._rows.append({**row, _KEY: int(row[_KEY])})
-    except (ValueError, csv.Error) as e:
-      raise storage_errors.StorageError(
-        f'The metrics {self._path} are damaged. Move the file away to go on '
-        f'without the rounds in it: {e}'
-      ) from e
-    if whole == data:
-      self._size = len(data)
-    else:
-      _LOGGER.warning(
-        'The last line of %s was cut short and is left out: %r',
-        self._path,
-        data[len(whole) :],
-      )
-
-  def _is_as_written(self) -> bool:
-    return self._path.exists() and self._path.stat().st_size == self._size
-
-  def _append(self, row: Mapping[str, Any]) -> None:
-    line = _lines(self._fields, [row])
-    self._is_synced = False
-    try:
-      with open(self._path, 'ab') as file:
-        file.write(line)
-    except BaseException:
-      with contextlib.suppress(OSError):
-        os.truncate(self._path, self._size)
-      raise
-    self._size += len(line)
-
-  def _replace(
-    self, fields: Sequence[str], rows: Sequence[Mapping[str, Any]]
-  ) -> None:
-    heading = dict(zip(fields, fields, strict=True))
-    with atomic_files.replacing(self._path) as new:
-      size = new.write_bytes(_lines(fields, [heading, *rows]))
-    self._size, self._is_synced = size, True
-
-
-def _lines(fields: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
+def _to_lines(
+  fields: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> bytes:
   text = io.StringIO(newline='')
   csv.DictWriter(text, fields, restval='').writerows(rows)
   return text.getvalue().encode()

@@ -49,10 +49,7 @@ class PrivateProgram:
     folder: Where the run is kept.
     plan: How cohorts are drawn, how much noise is added, and what that costs.
     sampler: Draws the plan's cohorts, by the seed in `folder`.
-    clipping_norm: The paper's c.
-    model_aggregator: Clips, adds the plan's noise and divides.
-    process: Trains with `model_aggregator`.
-    checkpoints: The last states, in `folder`.
+    process: Clips, adds the plan's noise and trains.
     watchers: As for `TrainingProgram`.
     settings: Further arguments of `TrainingProgram`.
     kept_settings: What a run has to keep when it goes on, by name.
@@ -61,10 +58,7 @@ class PrivateProgram:
   folder: pathlib.Path
   plan: BasePlan
   sampler: ClientSampler
-  clipping_norm: float
-  model_aggregator: tff.aggregators.UnweightedAggregationFactory
   process: tff.learning.templates.LearningProcess
-  checkpoints: Checkpoints
   watchers: Sequence[RoundWatcher]
   settings: Mapping[str, Any]
   kept_settings: Mapping[str, Any]
@@ -83,8 +77,7 @@ class PrivateProgram:
       How training ended; see `TrainingProgram.run`.
 
     Raises:
-      LedgerInUseError: If another program has the ledger open.
-      DamagedLedgerError: If the ledger is not what was written.
+      LedgerInUseError, DamagedLedgerError: As `open_ledger`.
       StorageError, ValueError, RuntimeError, RoundError: As
         `TrainingProgram.run`.
     """
@@ -96,7 +89,7 @@ class PrivateProgram:
         process=self.process,
         sampler=self.sampler,
         num_rounds=self.plan.num_rounds,
-        checkpoints=self.checkpoints,
+        checkpoints=Checkpoints(self.folder / 'checkpoints'),
         watchers=[
           MetricsFiles(
             self.folder / 'metrics.csv',
@@ -137,8 +130,7 @@ def build_private_program(
 
   It is what docs/private_run.md puts together by hand: a plan, its sampler with
   a secret seed, `dp_mean_factory` with the plan's noise, `build_fed_avg`, a
-  ledger and a `TrainingProgram`. Each of them refuses here what it refuses
-  there.
+  ledger and a `TrainingProgram`. Each of them has its own refusals.
 
   Args:
     model_fn: Returns a new `tff.learning.models.VariableModel`; with `loss`, a
@@ -180,7 +172,12 @@ def build_private_program(
     StorageError: If `folder` cannot be written.
   """
   folder = pathlib.Path(folder)
-  _check_clients(clients)
+  if not hasattr(clients, 'client_ids'):
+    raise TypeError(
+      '`clients` must be a client store or a '
+      f'`tff.simulation.datasets.ClientData`, found {type(clients).__name__}; '
+      '`write_client_store` makes a store of arrays.'
+    )
   asked: dict[str, Any] = dict(
     num_clients=len(clients.client_ids),
     clients_per_round=clients_per_round,
@@ -225,15 +222,11 @@ def build_private_program(
     client_store=clients,
     model_aggregator=model_aggregator,
   )
-
   return PrivateProgram(
     folder=folder,
     plan=plan,
     sampler=sampler,
-    clipping_norm=float(clipping_norm),
-    model_aggregator=model_aggregator,
     process=process,
-    checkpoints=Checkpoints(folder / 'checkpoints'),
     watchers=watchers,
     settings=dict(
       evaluate=evaluate,
@@ -277,18 +270,6 @@ def _check_settings(folder: pathlib.Path, settings: Mapping[str, Any]) -> None:
       )
 
 
-def _check_clients(clients: Any) -> None:
-  # A store of one's own reads clients by their ids, as ours does.
-  if not isinstance(clients, tff.simulation.datasets.ClientData) and not (
-    hasattr(clients, 'client_ids') and hasattr(clients, 'read_client')
-  ):
-    raise TypeError(
-      '`clients` must be a client store or a '
-      f'`tff.simulation.datasets.ClientData`, found {type(clients).__name__}; '
-      '`write_client_store` makes a store of arrays.'
-    )
-
-
 def _read_or_draw_seed(path: pathlib.Path) -> int:
   """Returns the seed of the run's cohorts, which its owner alone may read."""
   if not path.exists():
@@ -302,13 +283,7 @@ def _with_loss(
   loss: tf.keras.losses.Loss,
   element_spec: Any,
 ) -> Callable[[], tff.learning.models.VariableModel]:
-  """Returns a function that makes a model of TFF of a Keras model.
-
-  Args:
-    keras_model_fn: Returns a new Keras model.
-    loss: What it is trained with.
-    element_spec: The specification of a client's examples.
-  """
+  """Returns a function that makes a model of TFF of a Keras model."""
   input_spec = tf.nest.map_structure(
     lambda spec: tf.TensorSpec([None, *spec.shape], spec.dtype), element_spec
   )

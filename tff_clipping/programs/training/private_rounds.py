@@ -54,27 +54,20 @@ from tff_clipping.programs.training.checkpoints import (
 GIVEN_NOISE = (
   'the seed of the noise was given, and whoever knows it can subtract the noise'
 )
-
-
 # How many numbers of each tensor tell one state from another.
 _COMPARED = 1000
 
 
 @dataclasses.dataclass(eq=False)
 class _Position:
-  """How far a run is, as far as this process knows.
-
-  Attributes:
-    store: Where its outcomes are.
-    round_num: The number of rounds that were released.
-    state: The fingerprint of the state after them; `None` if it is not known.
-    used: Those of the states from which rounds were run.
-    checks: What looks at the cohorts.
-  """
+  """How far a run is, as far as this process knows."""
 
   store: Checkpoints
+  # The number of rounds that were released.
   round_num: int
+  # The fingerprint of the state after them; `None` if it is not known.
   state: str | None = None
+  # Those of the states from which rounds were run.
   used: set[str] = dataclasses.field(default_factory=set)
   checks: cohort_checks.CohortChecks | None = None
 
@@ -126,28 +119,15 @@ def resume(
 def settle(
   ledger: PrivacyLedger, store: Checkpoints, *, start_over: bool = False
 ) -> Outcome | None:
-  """Charges what is pending, and returns the last outcome that was charged.
+  """Charges what is pending; returns the last charged outcome, or `None`.
 
-  Args:
-    ledger: What is charged.
-    store: Where the outcomes of its rounds are.
-    start_over: As for `resume`.
-
-  Returns:
-    The outcome, which may be released; `None` before the first round.
-
-  Raises:
-    StorageError, OSError: As `resume`.
+  Arguments and errors are those of `resume`.
   """
-  outcomes = store.outcomes()
-  ids = [release.id for release in ledger.releases]
-  # Lines that were cut short do not say of which release they are.
-  settled = list(ids)
-  while settled and settled[-1] is None:
-    settled.pop()
-  is_cut_short = len(settled) < len(ids)
-  charged, pending, stale = _sort(ledger, store, outcomes, settled)
-  if ids and not charged and not pending:
+  # A line that was cut short does not say of which release it is.
+  ids = _charged_ids(ledger)
+  is_cut_short = ledger.num_releases and ledger.releases[-1].id is None
+  charged, pending, stale = _sort(ledger, store, ids)
+  if ledger.num_releases and not charged and not pending:
     _check_start_over(ledger, store, start_over)
   store.set_damaged_aside()
   for outcome in stale:
@@ -159,33 +139,36 @@ def settle(
   if is_cut_short and not pending:
     # Its outcome is lost: the line counts as a release of any round.
     ledger.name_cut_short(secrets.token_hex(16))
-  for outcome in pending:
-    if _charge_pending(ledger, store, outcome, is_cut_short):
+  for outcome, charge in pending:
+    round_num, draw = outcome.round_num, charge.draw
+    try:
+      if is_cut_short:
+        ledger.name_cut_short(outcome.id, round_num=round_num, draw=draw)
+      else:
+        ledger.charge(round_num, outcome.id, draw=draw)
       charged.append(outcome)
+    except BudgetExhaustedError as e:
+      store.set_aside(outcome, f'{e} The outcome is not released.')
   last = charged[-1] if charged else None
   _POSITIONS[ledger] = _Position(store, last.round_num if last else 0)
   return last
 
 
-def _sort(
-  ledger: PrivacyLedger,
-  store: Checkpoints,
-  outcomes: Sequence[Outcome],
-  settled: Sequence[str | None],
-) -> tuple[list[Outcome], list[Outcome], list[Outcome]]:
-  """Returns the charged outcomes in order, the pending one, and the stale ones.
+def _charged_ids(ledger: PrivacyLedger) -> list[str]:
+  """Returns the ids that were charged, in order, after '' for none."""
+  return ['', *(each.id for each in ledger.releases if each.id is not None)]
 
-  Args:
-    ledger: What is charged.
-    store: Where the outcomes are.
-    outcomes: All of them.
-    settled: The ids of the releases, but for a line that was cut short.
+
+def _sort(
+  ledger: PrivacyLedger, store: Checkpoints, ids: Sequence[str]
+) -> tuple[list[Outcome], list[tuple[Outcome, Charge]], list[Outcome]]:
+  """Returns the charged outcomes in order, the pending one, and the stale ones.
 
   Raises:
     StorageError: If one of them is not of the ledger, or two are pending.
   """
   charged, pending, stale = [], [], []
-  for outcome in outcomes:
+  for outcome in store.outcomes():
     charge = outcome.charge
     if charge is None:
       reason = f'{outcome.path.name} was saved without a ledger.'
@@ -193,11 +176,11 @@ def _sort(
     if charge.run_id != ledger.run_id:
       reason = f'{outcome.path.name} is of another ledger.'
       raise _not_of_ledger(store, reason)
-    if outcome.id in settled:
+    if outcome.id in ids:
       charged.append(outcome)
-    elif charge.after == _last(settled):
-      pending.append(outcome)
-    elif charge.after in (*settled, ''):
+    elif charge.after == ids[-1]:
+      pending.append((outcome, charge))
+    elif charge.after in ids:
       stale.append(outcome)
     else:
       raise _not_of_ledger(
@@ -207,13 +190,14 @@ def _sort(
         'its seal from a copy that is as new as the last release.',
       )
   if len(pending) > 1:
+    names = ' and '.join(outcome.path.name for outcome, _ in pending)
     raise _not_of_ledger(
       store,
-      f'{pending[0].path.name} and {pending[1].path.name} are both saved and '
-      'not charged. Nobody may choose between two outcomes of one round: one '
-      'is of a copy of the folder. Move the file of the copy away.',
+      f'{names} are saved and not charged. Nobody may choose between two '
+      'outcomes of one round: one is of a copy of the folder. Move the file of '
+      'the copy away.',
     )
-  charged.sort(key=lambda outcome: settled.index(outcome.id))
+  charged.sort(key=lambda outcome: ids.index(outcome.id))
   return charged, pending, stale
 
 
@@ -233,39 +217,6 @@ def _check_start_over(
     f'the ledger has charged {ledger.num_releases} releases, and no outcome of '
     f'them is left. Restore the outcomes from a copy; {to_do}',
   )
-
-
-def _charge_pending(
-  ledger: PrivacyLedger,
-  store: Checkpoints,
-  outcome: Outcome,
-  is_cut_short: bool,
-) -> bool:
-  """Charges an outcome that a killed program saved; returns whether it was.
-
-  Args:
-    ledger: What is charged.
-    store: Where the outcome is.
-    outcome: What was saved when the last release was the last.
-    is_cut_short: Whether the ledger has a line for it, which was cut short.
-  """
-  assert outcome.charge is not None
-  if is_cut_short:
-    ledger.name_cut_short(
-      outcome.id, round_num=outcome.round_num, draw=outcome.charge.draw
-    )
-    return True
-  try:
-    ledger.charge(outcome.round_num, outcome.id, draw=outcome.charge.draw)
-  except BudgetExhaustedError as e:
-    store.set_aside(outcome, f'{e} The outcome is not released.')
-    return False
-  return True
-
-
-def _last(ids: Sequence[str | None]) -> str:
-  """Returns the id of the last release; empty without any."""
-  return (ids[-1] or '') if ids else ''
 
 
 def _not_of_ledger(
@@ -292,8 +243,8 @@ def run_private_round(
 ) -> tuple[list[str], Any]:
   """Runs a round, saves its outcome and charges for it; then returns it.
 
-  Without a record of its mechanism, nobody has checked what the aggregator
-  does: the ledger takes the caveat before the round is charged.
+  Without a record of its mechanism, nobody has checked the aggregator: the
+  ledger takes that caveat before the round is charged.
 
   A loop of one's own begins with `resume`:
 
@@ -326,8 +277,8 @@ def run_private_round(
     takes to be public: these may be released.
 
   Raises:
-    TypeError: If `next_fn` is no function, or returns no values, such as the
-      references of an asynchronous context. Nothing was charged.
+    TypeError: If `next_fn` returns no values, such as the references of an
+      asynchronous context. Nothing was charged.
     ValueError: If the sampler is not that of the ledger's plan, or draws what
       no such sampler would; if the record of the aggregator's mechanism is not
       that of the plan; if the state has the noise of another round; or if,
@@ -343,11 +294,6 @@ def run_private_round(
     OSError: If the ledger could not be written. The outcome is pending:
       `resume` charges it.
   """
-  if not callable(next_fn):
-    raise TypeError(
-      '`next_fn` must be a function of a state and a cohort, such as '
-      f'`process.next`, found {type(next_fn).__name__}.'
-    )
   if isinstance(round_num, bool) or not isinstance(round_num, numbers.Integral):
     raise TypeError(
       '`round_num` must be the number of the round, found a '
@@ -362,7 +308,7 @@ def run_private_round(
   draw = ledger.next_draw(round_num)
   charge = Charge(
     run_id=ledger.run_id,
-    after=_last([release.id for release in ledger.releases]),
+    after=_charged_ids(ledger)[-1],
     draw=draw,
   )
   is_seeded = pipeline.has_seed(state)
@@ -485,10 +431,9 @@ def _record_sources(
 
 
 def check_context() -> None:
-  """Raises where TFF would say that this error should not be expected.
+  """Raises a RuntimeError if this thread has no context of TFF.
 
-  Raises:
-    RuntimeError: If this thread has no context of TFF.
+  TFF itself would say that this error should not be expected.
   """
   current = type(tff.framework.get_context_stack().current)
   if current.__module__.endswith('runtime_error_context'):
@@ -499,11 +444,7 @@ def check_context() -> None:
 
 
 def check_sampler(sampler: Any, ledger: PrivacyLedger) -> None:
-  """Raises if a ledger does not charge for the cohorts of a sampler.
-
-  Raises:
-    ValueError: If the sampler is that of another plan, or of none.
-  """
+  """Raises a ValueError if a sampler is of another plan, or of none."""
   expected = ledger.plan.sampler_parameters
   found = getattr(sampler, 'charged_as', None)
   if found != expected:

@@ -45,8 +45,7 @@ class PrivateProcess:
   Raises:
     TypeError: If `process` is no process, or takes no ids and there is no
       `client_value`.
-    ValueError: If the ledger's plan does not charge for the process or for the
-      sampler.
+    ValueError: If the ledger's plan does not charge for the process.
   """
 
   process: tff.learning.templates.LearningProcess
@@ -57,7 +56,6 @@ class PrivateProcess:
   context: tff.framework.SyncContext | None = None
 
   def __post_init__(self):
-    private_rounds.check_sampler(self.sampler, self.ledger)
     process_checks.check_process(self.process, self.ledger.plan)
     process_checks.check_client_value(self.process, self.client_value)
 
@@ -67,14 +65,7 @@ class PrivateProcess:
       return self.process.initialize()
 
   def resume(self, *, start_over: bool = False) -> tuple[int, Any]:
-    """Returns the number of rounds that were released, and the state after.
-
-    Args:
-      start_over: As for `resume`.
-
-    Raises:
-      StorageError, ValueError, OSError: As `resume`.
-    """
+    """Returns the number of rounds released, and the state; see `resume`."""
     return private_rounds.resume(
       self.ledger, self.store, self.initialize(), start_over=start_over
     )
@@ -142,21 +133,12 @@ class OutcomeStates(tff.program.ProgramStateManager):
   """
 
   def __init__(self, ledger: PrivacyLedger, store: Checkpoints):
-    """Initializes the manager.
-
-    Args:
-      ledger: What is charged.
-      store: Where the outcomes of its rounds are.
-    """
+    """Initializes the manager of the outcomes in `store` that are charged."""
     self._ledger = ledger
     self._store = store
 
   async def get_versions(self) -> list[int] | None:
-    """Returns the last round that was charged, in a list; `None` before it.
-
-    Raises:
-      StorageError, OSError: As `resume`.
-    """
+    """Returns the last round that was charged, in a list; `None` before it."""
     last = private_rounds.settle(self._ledger, self._store)
     return None if last is None else [last.round_num]
 
@@ -184,13 +166,7 @@ class OutcomeStates(tff.program.ProgramStateManager):
     )
 
   async def save(self, program_state: Any, version: int) -> None:
-    """Does nothing: the outcome of a round was saved before its charge.
-
-    Args:
-      program_state: The state.
-      version: The number of the round.
-    """
-    del program_state, version
+    """Does nothing: the outcome of a round was saved before its charge."""
 
 
 class RoundNumbers(
@@ -202,11 +178,7 @@ class RoundNumbers(
   """
 
   def __init__(self, num_done: int = 0):
-    """Initializes the numbers.
-
-    Args:
-      num_done: The number of the rounds that are done.
-    """
+    """Initializes the numbers after those of the rounds that are done."""
     self._num_done = num_done
 
   @classmethod
@@ -228,11 +200,6 @@ class RoundNumbers(
     return RoundNumbers()
 
   def select(self, k: int | None = None) -> int:
-    """Returns the number of the next round.
-
-    Args:
-      k: How many clients TFF's program asks for; the plan decides on that.
-    """
-    del k
+    """Returns the number of the next round; `k` is what the plan decides."""
     self._num_done += 1
     return self._num_done

@@ -49,34 +49,22 @@ from tff_clipping.programs.training.watchers import (
 )
 
 EvaluateFn = Callable[[Any], Mapping[str, float]]
-# By argument, what it must be, and the method or the type that it then has.
-_KINDS: Mapping[str, tuple[str, str | type]] = {
-  'process': (
-    'a `tff.learning.templates.LearningProcess`',
-    'get_model_weights',
-  ),
-  'sampler': ('a `ClientSampler`', 'sample'),
-  'checkpoints': ('`Checkpoints`', 'outcomes'),
-  'evaluate': ('a function of model weights, or None', '__call__'),
-  'watchers': (
-    "a list of `RoundWatcher`: `ReleaseMetrics` makes one of TFF's release "
-    'managers, `AfterRounds` one of a function',
-    RoundWatcher,
-  ),
-  'client_value': ('a function of the id of a client', '__call__'),
-  'test_metrics': ('a list of names of columns', str),
-  'ledger': ('a `PrivacyLedger`, or None', 'charge'),
-  'exact_metrics': ('True, False or None', bool),
-  'should_stop': ('a function of metrics', '__call__'),
-  'initial_weights': (
-    '`tff.learning.models.ModelWeights`, which `ModelWeights.from_model` makes '
-    'of a Keras model, or None',
-    tff.learning.models.ModelWeights,
-  ),
-  'client_states': ('`ClientStates`, or None', ClientStates),
+# What arguments must be, where another kind would be found late or never.
+_KINDS: Mapping[str, Any] = {
+  'sampler': ClientSampler,
+  'checkpoints': Checkpoints,
+  'evaluate': Callable | None,
+  'watchers': list | tuple,
+  'client_value': Callable,
+  'test_metrics': list | tuple,
+  'ledger': PrivacyLedger | None,
+  'exact_metrics': bool | None,
+  'should_stop': Callable,
+  'initial_weights': tff.learning.models.ModelWeights | None,
+  'client_states': ClientStates | None,
 }
-_LISTS = ('watchers', 'test_metrics')
-
+# The columns that nobody measures.
+_OF_THE_ROUND = ('round_num', 'num_clients', 'round_seconds', 'epsilon')
 # What Keras says of a model whose classes were turned into those of
 # TensorFlow 1.
 _BROKEN_KERAS = (
@@ -180,16 +168,30 @@ class TrainingProgram:
   start_over: bool = False
 
   def __post_init__(self):
-    for name, (kind, required) in _KINDS.items():
+    for name, kind in _KINDS.items():
       value = getattr(self, name)
-      if not _is_of_kind(value, name, kind, required):
+      if not isinstance(value, kind):
         raise TypeError(
-          f'`{name}` must be {kind}; found {type(value).__name__}.'
+          f'`{name}` must be {getattr(kind, "__name__", kind)}, found '
+          f'{type(value).__name__}.'
+        )
+    for watcher in self.watchers:
+      if not isinstance(watcher, RoundWatcher):
+        raise TypeError(
+          '`watchers` must be of `RoundWatcher`, found '
+          f"{type(watcher).__name__}: `ReleaseMetrics` makes one of TFF's "
+          'release managers, `AfterRounds` one of a function.'
         )
     argument_checks.check_integer('num_rounds', self.num_rounds, at_least=0)
     for name in ('rounds_per_evaluation', 'rounds_per_checkpoint'):
       argument_checks.check_integer(name, getattr(self, name), at_least=1)
-    self._check_client_states()
+    keeps = client_states.kept_type(self.process) is not None
+    if keeps != (self.client_states is not None):
+      raise ValueError(
+        '`client_states` must be given for a process whose clients keep '
+        'something from round to round, and for no other, found '
+        f'{"none" if keeps else "some for one whose clients keep nothing"}.'
+      )
     process_checks.check_client_value(self.process, self.client_value)
     if self.ledger is None:
       return
@@ -210,16 +212,6 @@ class TrainingProgram:
         "not hold, found no caveat that says so: the run's files would have "
         'exact figures of the clients. Say so to whoever reads it: '
         "`PrivacyLedger(..., caveats=['the files hold exact figures'])`."
-      )
-
-  def _check_client_states(self) -> None:
-    """Raises unless they are given for a process whose clients keep them."""
-    keeps = client_states.kept_type(self.process) is not None
-    if keeps != (self.client_states is not None):
-      raise ValueError(
-        '`client_states` must be given for a process whose clients keep '
-        'something from round to round, and for no other, found '
-        f'{"none" if keeps else "some for one whose clients keep nothing"}.'
       )
 
   def run(self) -> TrainingResult:
@@ -337,8 +329,13 @@ class TrainingProgram:
           state = self.checkpoints.load(before, initial_state)
           progress.done = before.round_num, state
       return _diverged(what, outcome.round_num)
-    metrics.update(_numbers(outcome.released))
-    done = Round(outcome.round_num, metrics, model, released=outcome.released)
+    released = outcome.released
+    metrics.update(
+      (name, value)
+      for name, value in released.items()
+      if not isinstance(value, list)
+    )
+    done = Round(outcome.round_num, metrics, model, released=released)
     with progress.interruption.shield():
       self._record(done)
       progress.metrics = metrics
@@ -373,25 +370,26 @@ class TrainingProgram:
     if what is not None:
       progress.done = before
       return _diverged(what, round_num)
-    released = round_metrics.released_values(output.metrics)
-    if self._is_exact:
-      metrics.update(
-        round_metrics.flatten_metrics(output.metrics, is_private=False)
+    metrics.update(
+      round_metrics.flatten_metrics(
+        output.metrics, is_private=not self._is_exact
       )
+    )
+    if self._is_exact:
       metrics.update(
         round_metrics.summarize_updates(output.metrics, len(cohort))
       )
-    else:
-      metrics.update(_numbers(released))
     done = Round(
       round_num,
       metrics,
       model,
       model_before=lambda: self.process.get_model_weights(state),
-      released=released,
+      released=round_metrics.released_values(output.metrics),
       work=ClientsWork(cohort, output.metrics),
     )
-    self._measure(done)
+    for watcher, seen in self._show(done):
+      name = f'`{type(watcher).__name__}.measure`'
+      self._add(metrics, name, functools.partial(watcher.measure, seen))
     with progress.interruption.shield():
       if self.ledger is None:
         # A private round has done both, before it was charged.
@@ -403,8 +401,8 @@ class TrainingProgram:
       progress.done, progress.metrics = (round_num, output.state), metrics
       if self.ledger or round_num % self.rounds_per_checkpoint == 0:
         self._save(progress)
-    for watcher in self.watchers:
-      watcher.after(_shown_to(watcher, done))
+    for watcher, seen in self._show(done):
+      watcher.after(seen)
     if not self.should_stop(metrics):
       return None
     self._evaluate_last(progress)
@@ -507,19 +505,23 @@ class TrainingProgram:
   def _new_row(
     self, round_num: int, *, num_clients: int = 0, seconds: float = math.nan
   ) -> collections.OrderedDict[str, float]:
-    """Returns the row of a round, with what tells its cohort if that may be."""
-    of_cohort = dict(num_clients=num_clients, seconds=seconds)
-    return round_metrics.new_row(
-      round_num,
-      self.ledger,
-      evaluated=self._evaluated,
-      **(of_cohort if self._is_exact else {}),
+    """Returns the columns that every run has, NaN where nothing is measured."""
+    row: collections.OrderedDict[str, float] = collections.OrderedDict(
+      round_num=round_num,
+      # Both tell the cohort.
+      num_clients=num_clients if self._is_exact else math.nan,
+      round_seconds=seconds if self._is_exact else math.nan,
+      epsilon=math.nan if self.ledger is None else self.ledger.epsilon,
     )
+    row.update(
+      dict.fromkeys((*self._evaluated, *round_metrics.SUMMARY), math.nan)
+    )
+    return row
 
   @property
   def _evaluated(self) -> tuple[str, ...]:
     """The columns of what is measured on the test set."""
-    return (*self.test_metrics, round_metrics.TEST_LOSS)
+    return (*self.test_metrics, 'test_loss')
 
   @property
   def _is_exact(self) -> bool:
@@ -533,27 +535,61 @@ class TrainingProgram:
     evaluate = self.evaluate
     if evaluate is None:
       return True
-    _add(
-      metrics,
-      '`evaluate`',
-      lambda: evaluate(model),
-      columns=self._evaluated,
-      reserved=self._evaluated,
-    )
+    self._add(metrics, '`evaluate`', lambda: evaluate(model), self._evaluated)
     return math.isfinite(metrics['test_loss'])
 
-  def _measure(self, done: Round) -> None:
-    for watcher in self.watchers:
-      _add(
-        done.metrics,
-        f'`{type(watcher).__name__}.measure`',
-        functools.partial(watcher.measure, _shown_to(watcher, done)),
-        reserved=self._evaluated,
+  def _add(
+    self,
+    metrics: collections.OrderedDict,
+    name: str,
+    measure: Callable[[], Mapping[str, float]],
+    columns: Sequence[str] = (),
+  ) -> None:
+    """Adds what somebody measures, at least some columns, to a row.
+
+    Raises:
+      RoundError: If that fails, or is not what a row takes.
+    """
+    when = f'after round {metrics["round_num"]}'
+    try:
+      found = measure()
+    except Exception as e:
+      reason = str(e)
+      if any(said in reason for said in _BROKEN_KERAS):
+        reason = (
+          'a Keras model that was made before a process of TFF cannot be used '
+          'after it: make the model after the last process, or make one more '
+          'of its kind there, which repairs it.'
+        )
+      raise RoundError(f'{name} failed {when}: {reason}') from e
+    if not isinstance(found, Mapping) or not found.keys() >= set(columns):
+      kind = ' and '.join(columns) or 'numbers'
+      raise RoundError(
+        f'{name} must return a dict of {kind}, found {found!r} {when}.'
       )
+    for column, value in found.items():
+      if column in columns and np.asarray(value).dtype.kind not in 'biuf':
+        raise RoundError(
+          f'{name} must return numbers, found `{column}` {value!r} {when}.'
+        )
+      if column in {*_OF_THE_ROUND, *self._evaluated}.difference(columns):
+        raise RoundError(
+          f'{name} must not return `{column}`, which is a metric of the '
+          f'round, found {value!r} {when}.'
+        )
+    metrics.update(found)
+
+  def _show(self, done: Round) -> Iterator[tuple[RoundWatcher, Round]]:
+    """Yields each watcher with what it may see of a round."""
+    for watcher in self.watchers:
+      if watcher.sees_clients:
+        yield watcher, done
+      else:
+        yield watcher, dataclasses.replace(done, work=None)
 
   def _record(self, done: Round) -> None:
-    for watcher in self.watchers:
-      watcher.record(_shown_to(watcher, done))
+    for watcher, seen in self._show(done):
+      watcher.record(seen)
 
 
 class RoundError(RuntimeError):
@@ -562,22 +598,18 @@ class RoundError(RuntimeError):
 
 @dataclasses.dataclass
 class _Progress:
-  """How far a run has come.
+  """How far a run has come."""
 
-  Attributes:
-    done: The number of rounds done, and the state after them. One attribute,
-      because a signal may arrive between any two assignments.
-    metrics: Those of the last round, if this program recorded it.
-    outcome_id: The id under which the state is saved.
-    is_rejected: Whether that round left the model as it was.
-    interruption: Holds signals back where files are written.
-  """
-
+  # The number of rounds done, and the state after them. One attribute, because
+  # a signal may arrive between any two assignments.
   done: tuple[int, Any] | None = None
+  # Of the last round, if this program recorded it.
   metrics: collections.OrderedDict | None = None
+  # Under which the state is saved.
   outcome_id: str = dataclasses.field(
     default_factory=lambda: secrets.token_hex(16)
   )
+  # Whether the last round left the model as it was.
   is_rejected: bool = False
   interruption: Interruption = dataclasses.field(default_factory=Interruption)
 
@@ -588,64 +620,6 @@ class _Progress:
   @property
   def state(self) -> Any:
     return None if self.done is None else self.done[1]
-
-
-def _is_of_kind(value: Any, name: str, kind: str, required: str | type) -> bool:
-  """Returns whether an argument is what `_KINDS` says."""
-  if isinstance(required, str):
-    return hasattr(value, required) or (value is None and 'None' in kind)
-  if name in _LISTS:
-    return isinstance(value, (list, tuple)) and all(
-      isinstance(each, required) for each in value
-    )
-  return isinstance(value, required) or (value is None and 'None' in kind)
-
-
-def _numbers(
-  released: Mapping[str, float | list[float]],
-) -> dict[str, float]:
-  """Returns what was released of a round but for vectors."""
-  return {
-    name: value
-    for name, value in released.items()
-    if not isinstance(value, list)
-  }
-
-
-def _shown_to(watcher: RoundWatcher, done: Round) -> Round:
-  return done if watcher.sees_clients else dataclasses.replace(done, work=None)
-
-
-def _add(
-  metrics: collections.OrderedDict,
-  name: str,
-  measure: Callable[[], Mapping[str, float]],
-  *,
-  columns: Sequence[str] = (),
-  reserved: Sequence[str],
-) -> None:
-  """Adds to the metrics of a round what `measure` returns.
-
-  Raises:
-    RoundError: If that fails, or has no place there.
-  """
-  when = f'after round {metrics["round_num"]}'
-  try:
-    found = measure()
-  except Exception as e:
-    reason = str(e)
-    if any(said in reason for said in _BROKEN_KERAS):
-      reason = (
-        'a Keras model that was made before a process of TFF cannot be used '
-        'after it: make the model after the last process, or make one more of '
-        'its kind there, which repairs it.'
-      )
-    raise RoundError(f'{name} failed {when}: {reason}') from e
-  try:
-    round_metrics.check_added(name, found, columns=columns, reserved=reserved)
-  except ValueError as e:
-    raise RoundError(f'{e} {when}.') from e
-  metrics.update(found)
 
 
 def _diverged(what: str, round_num: int) -> tuple[StopReason, str]:

@@ -7,8 +7,7 @@ releases none of them.
 import csv
 import os
 import pathlib
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -57,12 +56,12 @@ class UpdateRecords(watchers.RoundWatcher):
 
   def measure(self, done: watchers.Round) -> Mapping[str, float]:
     """Returns the share of clipped clients; see the base class."""
-    if done.work is None:
+    if self._clipping_norm is None or self._clips_otherwise or not done.work:
       return {}
-    to_clip = _norms_to_clip(_client_work(done.work))
-    if self._clipping_norm is None or self._clips_otherwise or not len(to_clip):
+    norms = _norms_to_clip(done.work)
+    if not norms.size:
       return {}
-    is_clipped = ~(to_clip <= self._clipping_norm)
+    is_clipped = ~(norms <= self._clipping_norm)
     return {'clipped_fraction': float(np.mean(is_clipped))}
 
   def record(self, done: watchers.Round) -> None:
@@ -71,18 +70,32 @@ class UpdateRecords(watchers.RoundWatcher):
     Raises:
       StorageError: If it cannot be written.
     """
-    if done.work is None or done.round_num - 1 not in self._rounds:
+    t = done.round_num - 1
+    if done.work is None or t not in self._rounds:
       return
-    measured = _client_work(done.work)
-    columns: dict[str, Sequence[Any] | np.ndarray] = dict(
-      client_id=done.work.cohort,
-      update_norm=measured['update_norm'],
-      angle_degrees=measured['angle_degrees'],
-      clip_factor=self._clip_factors(_norms_to_clip(measured)),
+    clients = done.work.measured['client_work']
+    mean = done.work.measured['aggregate']
+    columns = (
+      done.work.cohort,
+      np.asarray(clients['update_norm'], np.float64),
+      np.asarray(clients['angle_degrees'], np.float64),
+      self._clip_factors(_norms_to_clip(done.work)),
     )
-    aggregate = done.work.measured['aggregate']
+    path = self._folder / f'round_{t:05d}.csv'
     with storage_errors.writing(f'The updates of round {done.round_num}'):
-      self._write(done.round_num - 1, columns, aggregate)
+      self._folder.mkdir(parents=True, exist_ok=True)
+      with (
+        atomic_files.replacing(path) as new,
+        open(new, 'w', newline='') as file,
+      ):
+        writer = csv.writer(file)
+        writer.writerow(
+          ['client_id', 'update_norm', 'angle_degrees', 'clip_factor']
+        )
+        writer.writerows(zip(*columns, strict=True))
+        writer.writerow(
+          ['mean', mean['update_norm'], mean['angle_degrees'], '']
+        )
 
   def _clip_factors(self, norms: np.ndarray) -> np.ndarray:
     if self._clips_otherwise:
@@ -93,36 +106,9 @@ class UpdateRecords(watchers.RoundWatcher):
       1.0, self._clipping_norm / np.maximum(norms, np.finfo(np.float64).tiny)
     )
 
-  def _write(
-    self,
-    t: int,
-    columns: Mapping[str, Sequence[Any] | np.ndarray],
-    aggregate: Mapping[str, Any],
-  ) -> None:
-    self._folder.mkdir(parents=True, exist_ok=True)
-    path = self._folder / f'round_{t:05d}.csv'
-    with (
-      atomic_files.replacing(path) as new,
-      open(new, 'w', newline='') as file,
-    ):
-      writer = csv.writer(file)
-      writer.writerow(columns)
-      for row in zip(*columns.values(), strict=True):
-        writer.writerow(row)
-      mean = ['mean', aggregate['update_norm'], aggregate['angle_degrees']]
-      writer.writerow(mean + [''] * (len(columns) - len(mean)))
 
-
-def _client_work(work: watchers.ClientsWork) -> dict[str, np.ndarray]:
-  """Returns what was measured of each client, by name, in their order."""
-  return {
-    name: np.asarray(values, np.float64)
-    for name, values in work.measured['client_work'].items()
-    # Metrics of all clients together, and what clients keep, are none of it.
-    if name not in ('train', 'kept')
-  }
-
-
-def _norms_to_clip(measured: Mapping[str, np.ndarray]) -> np.ndarray:
+def _norms_to_clip(work: watchers.ClientsWork) -> np.ndarray:
   """Returns the norms of what is clipped: of models, or else of updates."""
-  return measured.get('model_norm', measured['update_norm'])
+  measured = work.measured['client_work']
+  norms = measured.get('model_norm', measured['update_norm'])
+  return np.asarray(norms, np.float64)

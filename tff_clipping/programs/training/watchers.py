@@ -73,7 +73,6 @@ class RoundWatcher:
     Args:
       done: The round, whose metrics do not have these numbers yet.
     """
-    del done
     return {}
 
   def record(self, done: Round) -> None:
@@ -85,7 +84,6 @@ class RoundWatcher:
     Args:
       done: The round, whose metrics are complete.
     """
-    del done
 
   def sync(self) -> None:
     """Waits until what was recorded survives a power cut.
@@ -94,12 +92,7 @@ class RoundWatcher:
     """
 
   def after(self, done: Round) -> None:
-    """Is called after a round and its checkpoint.
-
-    Args:
-      done: The round.
-    """
-    del done
+    """Is called after a round and its checkpoint."""
 
 
 class AfterRounds(RoundWatcher):
@@ -115,15 +108,7 @@ class AfterRounds(RoundWatcher):
 
     Args:
       function: Is called with `Round.metrics`; what it returns is not used.
-
-    Raises:
-      TypeError: If it is no function.
     """
-    if not callable(function):
-      raise TypeError(
-        '`function` must be a function of metrics, found '
-        f'{type(function).__name__}.'
-      )
     self._function = function
 
   def after(self, done: Round) -> None:
