@@ -195,15 +195,9 @@ def test_its_secrets_are_its_owners(tmp_path, store):
   ('changed', 'error', 'message'),
   [
     (dict(target_epsilon=-1.0), ValueError, '`target_epsilon` must'),
-    (dict(clients_per_round=_N + 1), ValueError, '`clients_per_round` must'),
     (dict(clipping_norm=0.0), ValueError, '`clipping_norm` must'),
-    (dict(local_steps=0), ValueError, '`local_steps` must'),
     (dict(model_fn=_keras_model), TypeError, 'wrap a Keras model'),
-    (
-      dict(clients={'a': [1]}),
-      TypeError,
-      '`clients` must be a client store or a',
-    ),
+    (dict(clients={'a': [1]}), TypeError, '`clients` must be a client store'),
   ],
 )
 def test_what_the_parts_refuse_is_refused(
@@ -218,13 +212,12 @@ def test_other_settings_than_those_of_the_run_are_refused(tmp_path, store):
   # Before a round was charged, what it is made of may change.
   _build(tmp_path / 'run', store, clipping_norm=0.7)
   _build(tmp_path / 'run', store).run()
-  with pytest.raises(ValueError, match='`target_epsilon` is 10.0 and was 20.0'):
-    _build(tmp_path / 'run', store, target_epsilon=10.0)
-  with pytest.raises(ValueError, match='`num_rounds` is 5 and was 4'):
-    _build(tmp_path / 'run', store, num_rounds=5)
-  with pytest.raises(ValueError, match='`clipping_norm` is 0.3 and was 0.2'):
-    _build(tmp_path / 'run', store, clipping_norm=0.3)
-  with pytest.raises(ValueError, match='`client_learning_rate` is 0.1 and was'):
-    _build(tmp_path / 'run', store, client_learning_rate=0.1)
-  with pytest.raises(ValueError, match='`local_step` is Momentum.* was Sgd'):
-    _build(tmp_path / 'run', store, local_step=learning.steps.Momentum(0.5))
+  for name, other in dict(
+    target_epsilon=10.0,
+    num_rounds=5,
+    clipping_norm=0.3,
+    client_learning_rate=0.1,
+    local_step=learning.steps.Momentum(0.5),
+  ).items():
+    with pytest.raises(ValueError, match=f'`{name}` is .* and was'):
+      _build(tmp_path / 'run', store, **{name: other})

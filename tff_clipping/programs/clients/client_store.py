@@ -13,7 +13,7 @@ import hashlib
 import os
 import pathlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,14 +73,13 @@ class ClientStore:
       tf.errors.DataLossError: If what is read is not what was written.
     """
     try:
-      content = store_files.read_content(self.path, client_id)
+      return store_files.read_client(self.path, client_id, self.element_spec)
     except tf.errors.NotFoundError:
       if _text(client_id) in self.client_ids:
         raise  # A file of the store.
       raise KeyError(
         f'`client_id` must be in the store, found {_text(client_id)!r}.'
       ) from None
-    return store_files.unpack(content, self.element_spec)
 
   def create_dataset(self, client_id: str) -> tf.data.Dataset:
     """Returns the examples of one client as a data set of single examples.
@@ -264,7 +263,7 @@ def write_client_store(
     (feature, array.shape[1:], array.dtype.name)
     for feature, array in examples.items()
   ]
-  store_files.write_folder(path, features, lambda: _checked(clients()))
+  store_files.write_folder(path, features, _checked(clients()))
   return ClientStore(path)
 
 
@@ -328,9 +327,8 @@ def write_client_data(
       digest.update(f'{array.shape};'.encode())
       digest.update(np.ascontiguousarray(array).data)
   path = pathlib.Path(cache_dir) / f'{name}-{digest.hexdigest()}'
-  store_files.write_folder(
-    path, features, lambda: _checked((i, read(i)) for i in client_ids)
-  )
+  clients = _checked((client_id, read(client_id)) for client_id in client_ids)
+  store_files.write_folder(path, features, clients)
   return ClientStore(path)
 
 
@@ -341,7 +339,7 @@ def default_cache_dir() -> pathlib.Path:
 
 
 def _checked(
-  clients: Iterable[tuple[str, Sequence[np.ndarray]]],
+  clients: store_files.Clients,
 ) -> Iterator[tuple[str, Sequence[np.ndarray]]]:
   """Yields the clients; raises if an id is there twice, or is none."""
   seen = set()

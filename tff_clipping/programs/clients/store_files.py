@@ -20,9 +20,9 @@ import pathlib
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -57,22 +57,21 @@ class ClientStoreError(ValueError):
   """A client store is missing, incomplete or damaged."""
 
 
-class Contents(NamedTuple):
-  """What a folder holds.
-
-  Attributes:
-    features: The name, shape and dtype of each feature of one example.
-    client_ids: The clients' ids, in the order in which they were written.
-    num_examples: The number of examples of each client, in the same order.
-  """
-
-  features: tuple[tuple[str, tuple[int, ...], str], ...]
-  client_ids: tuple[str, ...]
-  num_examples: tuple[int, ...]
+# The name, shape and dtype of each feature of one example.
+Features: TypeAlias = Sequence[tuple[str, Sequence[int], str]]
+# The id of each client, and an array of each feature of all its examples.
+Clients: TypeAlias = Iterable[tuple[str, Sequence[np.ndarray]]]
 
 
-def read_content(path: pathlib.Path, client_id: tf.Tensor) -> tf.Tensor:
-  """Returns the string of a client; a TensorFlow function.
+def read_client(
+  path: pathlib.Path, client_id: tf.Tensor, specs: Mapping[str, tf.TensorSpec]
+) -> collections.OrderedDict[str, tf.Tensor]:
+  """Returns the features of a client; a TensorFlow function.
+
+  Args:
+    path: The folder.
+    client_id: The id, a string scalar.
+    specs: What each feature of one example is, in the order of writing.
 
   Raises:
     tf.errors.NotFoundError: If there is no such client.
@@ -84,11 +83,34 @@ def read_content(path: pathlib.Path, client_id: tf.Tensor) -> tf.Tensor:
     shape_and_slices=[''],
     dtypes=[tf.string],
   )
-  return tf.ensure_shape(content, [])
+  content = tf.ensure_shape(content, [])
+  count = tf.reshape(
+    tf.io.decode_raw(tf.strings.substr(content, 0, _COUNT.itemsize), tf.int64),
+    [],
+  )
+  places = byte_ranges(count, specs)
+  return collections.OrderedDict(
+    (
+      feature,
+      tf.reshape(
+        tf.io.decode_raw(
+          tf.strings.substr(content, *places[feature]), spec.dtype
+        ),
+        tf.concat([[count], np.array(spec.shape, np.int64)], axis=0),
+      ),
+    )
+    for feature, spec in specs.items()
+  )
 
 
-def open_folder(path: pathlib.Path) -> Contents:
+def open_folder(
+  path: pathlib.Path,
+) -> tuple[Features, tuple[str, ...], tuple[int, ...]]:
   """Checks a folder that `write_folder` made, and returns what it holds.
+
+  Returns:
+    The features, the ids of the clients and their numbers of examples, in the
+    order in which they were written.
 
   Raises:
     ClientStoreError: If it is none, or a file is missing or not of the size
@@ -121,21 +143,13 @@ def open_folder(path: pathlib.Path) -> Contents:
   # What TensorFlow raises for its own kinds of damage.
   except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as e:
     raise _damaged(path, ' '.join(str(e).split())) from e
-  return Contents(features, tuple(client_ids), tuple(num_examples))
+  return features, tuple(client_ids), tuple(num_examples)
 
 
 def write_folder(
-  path: pathlib.Path,
-  features: Sequence[tuple[str, Sequence[int], str]],
-  clients: Callable[[], Iterable[tuple[str, Sequence[np.ndarray]]]],
+  path: pathlib.Path, features: Features, clients: Clients
 ) -> None:
-  """Writes a folder, unless it is there already.
-
-  Args:
-    path: The folder.
-    features: As in `Contents`.
-    clients: Returns for each client its id, all different, and an array of each
-      feature with a leading dimension of examples.
+  """Writes a folder, unless it is there already: then no client is asked for.
 
   Raises:
     OSError: If it cannot be written.
@@ -145,7 +159,7 @@ def write_folder(
   with storage_errors.writing(f'The clients in {path}'):
     path.parent.mkdir(parents=True, exist_ok=True)
     with _new_folder(path) as folder:
-      _pack_clients(folder / _PACK, clients())
+      _pack_clients(folder / _PACK, clients)
       manifest = dict(
         format=FORMAT,
         features=[[f, list(shape), dtype] for f, shape, dtype in features],
@@ -161,42 +175,6 @@ def write_folder(
           raise
 
 
-def pack(arrays: Sequence[np.ndarray]) -> bytes:
-  """Returns the string of a client, of an array for each feature."""
-  count = np.array(len(arrays[0]), _COUNT)
-  return b''.join(
-    np.ascontiguousarray(array).data for array in (count, *arrays)
-  )
-
-
-def unpack(
-  content: tf.Tensor, specs: Mapping[str, tf.TensorSpec]
-) -> collections.OrderedDict[str, tf.Tensor]:
-  """Returns the features of a client; a TensorFlow function.
-
-  Args:
-    content: What `pack` has returned.
-    specs: What each feature of one example is, in the order of the arrays.
-  """
-  count = tf.reshape(
-    tf.io.decode_raw(tf.strings.substr(content, 0, _COUNT.itemsize), tf.int64),
-    [],
-  )
-  places = byte_ranges(count, specs)
-  return collections.OrderedDict(
-    (
-      feature,
-      tf.reshape(
-        tf.io.decode_raw(
-          tf.strings.substr(content, *places[feature]), spec.dtype
-        ),
-        tf.concat([[count], np.array(spec.shape, np.int64)], axis=0),
-      ),
-    )
-    for feature, spec in specs.items()
-  )
-
-
 def byte_ranges(
   count: tf.Tensor, specs: Mapping[str, tf.TensorSpec]
 ) -> collections.OrderedDict[str, tuple[tf.Tensor, tf.Tensor]]:
@@ -210,9 +188,7 @@ def byte_ranges(
   return places
 
 
-def _pack_clients(
-  path: pathlib.Path, clients: Iterable[tuple[str, Sequence[np.ndarray]]]
-) -> None:
+def _pack_clients(path: pathlib.Path, clients: Clients) -> None:
   """Writes the strings of clients into files whose names begin with `path`."""
   client_ids: list[str] = []
   num_examples: list[int] = []
@@ -251,14 +227,16 @@ def _pack_clients(
   )
 
 
-def _batches(
-  clients: Iterable[tuple[str, Sequence[np.ndarray]]],
-) -> Iterator[Sequence[tuple[str, int, bytes]]]:
+def _batches(clients: Clients) -> Iterator[Sequence[tuple[str, int, bytes]]]:
   """Yields ids, numbers of examples and strings, of some clients at a time."""
   batch, num_bytes = [], 0
   for client_id, arrays in clients:
-    batch.append((client_id, len(arrays[0]), pack(arrays)))
-    num_bytes += len(batch[-1][-1])
+    count = np.array(len(arrays[0]), _COUNT)
+    content = b''.join(
+      np.ascontiguousarray(array).data for array in (count, *arrays)
+    )
+    batch.append((client_id, len(arrays[0]), content))
+    num_bytes += len(content)
     if len(batch) == _BATCH_CLIENTS or num_bytes >= _BATCH_BYTES:
       yield batch
       batch, num_bytes = [], 0

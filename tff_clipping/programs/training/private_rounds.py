@@ -1,10 +1,9 @@
 """A private round: its outcome is saved, then charged, then released.
 
-Under subsampling, a second release of the same cohort with fresh noise is not a
-second sample: k of them are one sampled Gaussian mechanism with noise
-z / sqrt(k), whose cost is far above that of k independent draws. And whoever
-may run a round again until its result pleases has more than one release. So a
-charged round is never run again.
+Under subsampling, k releases of one cohort with fresh noise are one sampled
+Gaussian mechanism with noise z / sqrt(k), whose cost is far above that of k
+independent draws. And whoever may run a round again until its result pleases
+has more than one release. So a charged round is never run again.
 
 The outcome of a round (state, public metrics, a random id) is on the disk
 before the ledger has the line with that id, and the line is on the disk before
