@@ -280,13 +280,12 @@ class ClientStates:
       contents = json.loads(path.read_text())
     except (OSError, ValueError) as e:
       raise DamagedStatesError(f'{path} cannot be read: {e}.') from e
-    for name, expected in self._expected_contents().items():
-      if contents.get(name) != expected:
-        raise DamagedStatesError(
-          f'The states of clients in {self._folder} are of another run: its '
-          f'{name} differ. Use another folder for other clients or another '
-          'model.'
-        )
+    expected = self._expected_contents()
+    if not contents.items() >= expected.items():
+      raise DamagedStatesError(
+        f'The states of clients in {self._folder} are of other clients or '
+        'another model: use another folder.'
+      )
     return contents
 
 

@@ -140,7 +140,7 @@ class Checkpoints:
     with storage_errors.writing(f'The checkpoint of round {round_num}'):
       with (
         atomic_files.replacing(outcome.path, is_secret=True) as new,
-        open(new, 'wb', buffering=0) as file,
+        open(new, 'wb') as file,
       ):
         _write(file, outcome, tree.flatten(state))
       # And what a program that was killed has left.
@@ -272,15 +272,8 @@ def _write(file: BinaryIO, outcome: Outcome, leaves: list[Any]) -> None:
   )
   for data in (line, *contents):
     checksum = zlib.crc32(data, checksum)
-    _write_all(file, data)
-  _write_all(file, checksum.to_bytes(_CHECKSUM_BYTES, 'big'))
-
-
-def _write_all(file: BinaryIO, data: Any) -> None:
-  """Writes bytes, of which the system may take a part at a time."""
-  view = memoryview(data)
-  while len(view):
-    view = view[file.write(view) :]
+    file.write(data)
+  file.write(checksum.to_bytes(_CHECKSUM_BYTES, 'big'))
 
 
 def _read(
