@@ -142,7 +142,8 @@ class MetricsFiles(RoundWatcher):
   ) -> None:
     heading = {name: name for name in fields}
     with atomic_files.replacing(self._path) as new:
-      self._size = new.write_bytes(_to_lines(fields, [heading, *rows]))
+      size = new.write_bytes(_to_lines(fields, [heading, *rows]))
+    self._size = size
 
   def _read(self) -> None:
     """Takes up the rows of an earlier program."""
