@@ -15,9 +15,8 @@ from tff_clipping.programs.clients.client_sampling import ClientSampler
 class CohortChecks:
   """Looks at the cohorts of a sampler, round by round.
 
-  Each client's last round is kept, so that the cost of a check grows with the
-  cohort alone. Before the first one that is looked at, as in a run that goes
-  on, the sampler is asked what it drew.
+  Of clients that take turns the last cohorts are kept. Those before the first
+  that is looked at, as in a run that goes on, the sampler is asked for.
   """
 
   def __init__(self, sampler: ClientSampler, plan: BasePlan) -> None:
@@ -25,9 +24,7 @@ class CohortChecks:
     self.sampler = sampler
     # The scheme tells which fields there are.
     self._parameters: Any = plan.sampler_parameters
-    self._last_round: dict[str, int] = {}
-    # The cohort that was looked at last, which counts for the next round.
-    self._pending: tuple[int, Sequence[str]] | None = None
+    self._cohorts: dict[int, frozenset[str]] = {}
 
   def check(self, round_num: int, cohort: Sequence[str]) -> None:
     """Raises if no sampler of the plan draws such a cohort.
@@ -64,22 +61,15 @@ class CohortChecks:
     self, first: int, rule: str, round_num: int, cohort: Sequence[str]
   ) -> None:
     """Raises if a client takes part twice from round `first` on."""
-    looked_at, members = self._pending or (None, ())
-    if looked_at == round_num and set(members) != set(cohort):
-      raise self._wrong('one cohort a round', round_num, ' another one')
-    if looked_at == round_num - 1:
-      self._last_round.update(dict.fromkeys(members, looked_at))
-    elif looked_at != round_num:
-      self._last_round = {
-        client: before
-        for before in range(max(1, first), round_num)
-        for client in self.sampler.sample(before)
-      }
-    self._pending = round_num, tuple(cohort)
-    for client in cohort:
-      before = self._last_round.get(client, 0)
-      if before >= max(1, first):
+    kept = self._cohorts
+    for before in range(max(1, first), round_num):
+      if before not in kept:
+        kept[before] = frozenset(self.sampler.sample(before))
+      if not kept[before].isdisjoint(cohort):
         raise self._wrong(rule, round_num, f' one of round {before} again')
+    if kept.setdefault(round_num, frozenset(cohort)) != frozenset(cohort):
+      raise self._wrong('one cohort a round', round_num, ' another one')
+    self._cohorts = {t: each for t, each in kept.items() if t >= first}
 
   def _wrong(
     self, rule: str, round_num: int, found: str = ' it twice'

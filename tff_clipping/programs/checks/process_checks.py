@@ -48,9 +48,33 @@ def check_process(
       f'{type(process).__name__}.'
     )
   state = process.state_type.member
-  _check_work(getattr(state, 'client_work', None))
-  _check_kept(process, plan)
   _warn_of_untrained(state)
+  # Scalars are learning rates and rounds.
+  work = getattr(state, 'client_work', None)
+  if any(
+    np.issubdtype(kept.dtype, np.floating) and len(kept.shape)
+    for kept in _tensors(work)
+  ):
+    raise ValueError(
+      "`process` must keep no second aggregate of the clients' data, for which "
+      "the plan does not charge, found the state of the clients' work "
+      f'{work}: whether its arrays come from clients, no type tells. Constants '
+      'belong into the computation, not into the state.'
+    )
+  # What a client keeps tells in which rounds it took part, and so may what it
+  # sends. Where each client joins by coins of its own, they are coins of one
+  # client: a mixture of what the plan charges for costs no more, as
+  # `privacy_loss` proves. In a cohort of a fixed size one comes in place of
+  # another, who then sends something else in later rounds: no proof of
+  # amplification covers that.
+  keeps = client_states.kept_type(process) is not None
+  if keeps and plan.sampling not in _SAMPLINGS_TO_KEEP_UNDER:
+    raise ValueError(
+      '`process` must have clients that keep nothing from round to round where '
+      f'the sampling is {plan.sampling}, found some that do: what they send '
+      'tells who took part in earlier rounds, and no amplification by that '
+      'sampling is proved then. Take poisson, or cohorts that are public.'
+    )
 
 
 def take_id(client_id: str) -> str:
@@ -92,43 +116,6 @@ def _warn_of_untrained(state: tff.Type) -> None:
       'batch norm stay what they are at first, and the model is evaluated with '
       'these: use group norm.',
       stacklevel=4,
-    )
-
-
-def _check_work(work: tff.Type | None) -> None:
-  """Raises if the state of the clients' work may hold data of clients."""
-  # Scalars are learning rates and rounds.
-  arrays = [
-    str(kept)
-    for kept in _tensors(work)
-    if np.issubdtype(kept.dtype, np.floating) and len(kept.shape)
-  ]
-  if arrays:
-    raise ValueError(
-      "`process` must keep no second aggregate of the clients' data, for which "
-      "the plan does not charge, found the state of the clients' work "
-      f'{work}: whether its arrays come from clients, no type tells. Constants '
-      'belong into the computation, not into the state.'
-    )
-
-
-def _check_kept(process: Any, plan: BasePlan) -> None:
-  """Raises if clients keep something, and the plan does not charge for it.
-
-  What a client keeps tells in which rounds it took part, and so may what it
-  sends. Where each client joins by coins of its own, they are coins of one
-  client: a mixture of what the plan charges for costs no more, as
-  `privacy_loss` proves. In a cohort of a fixed size one comes in place of
-  another, who then sends something else in later rounds: no proof of
-  amplification covers that.
-  """
-  keeps = client_states.kept_type(process) is not None
-  if keeps and plan.sampling not in _SAMPLINGS_TO_KEEP_UNDER:
-    raise ValueError(
-      '`process` must have clients that keep nothing from round to round where '
-      f'the sampling is {plan.sampling}, found some that do: what they send '
-      'tells who took part in earlier rounds, and no amplification by that '
-      'sampling is proved then. Take poisson, or cohorts that are public.'
     )
 
 

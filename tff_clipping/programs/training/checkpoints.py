@@ -87,8 +87,8 @@ class Checkpoints:
         version 0.2.
     """
     self.folder = pathlib.Path(folder)
-    # What the last look at the files found.
-    self._damaged: dict[pathlib.Path, str] = {}
+    # What `outcomes` found, with a message each.
+    self.damaged: dict[pathlib.Path, str] = {}
     with storage_errors.writing('The folder of the checkpoints'):
       # A state may hold the key of the noise: it is its owner's alone.
       self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ class Checkpoints:
   def outcomes(self) -> list[Outcome]:
     """Returns what is known of each checkpoint, in the order of writing.
 
-    A damaged one is left out, and left where it is: see `set_damaged_aside`.
+    A damaged one is left out, left where it is, and named in `damaged`.
 
     Raises:
       DamagedCheckpointError: If there are checkpoints and all are damaged.
@@ -162,7 +162,7 @@ class Checkpoints:
         found.append(_read(path)[0])
       except DamagedCheckpointError as e:
         damaged[path] = str(e)
-    self._damaged = damaged
+    self.damaged = damaged
     if damaged and not found:
       raise DamagedCheckpointError(
         f'No checkpoint in {self.folder} can be read: '
@@ -170,16 +170,6 @@ class Checkpoints:
         'another folder.'
       )
     return found
-
-  def set_damaged_aside(self) -> None:
-    """Renames what `outcomes` has found damaged; nothing is deleted.
-
-    Raises:
-      StorageError: If the file system refuses.
-    """
-    for path, message in self._damaged.items():
-      self._put_aside(path, 'damaged', message)
-    self._damaged = {}
 
   def load(self, outcome: Outcome, structure: Any) -> Any:
     """Returns the state of a checkpoint.
@@ -214,18 +204,18 @@ class Checkpoints:
         f'The checkpoints in {self.folder} are of a private run, which goes on '
         'with its ledger: give it, or another folder.'
       )
-    self.set_damaged_aside()
+    for path, message in self.damaged.items():
+      self.set_aside(path, message, prefix='damaged')
     return found[-1] if found else None
 
-  def set_aside(self, outcome: Outcome, reason: str) -> None:
-    """Renames a checkpoint that is not used any more, and logs the reason."""
-    self._put_aside(outcome.path, 'set_aside', reason)
-
-  def _put_aside(self, path: pathlib.Path, prefix: str, message: str) -> None:
+  def set_aside(
+    self, path: pathlib.Path, reason: str, *, prefix: str = 'set_aside'
+  ) -> None:
+    """Renames a file that is not used any more, and logs why, a sentence."""
     aside = path.with_name(
       f'{prefix}_{path.stem}_{secrets.token_hex(4)}{_SUFFIX}'
     )
-    _LOGGER.warning('%s It is kept as %s.', message, aside.name)
+    _LOGGER.warning('%s It is kept as %s.', reason, aside.name)
     with storage_errors.writing(f'The file {aside}'):
       os.rename(path, aside)
       atomic_files.sync(self.folder)

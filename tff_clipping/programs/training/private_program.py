@@ -39,6 +39,9 @@ Clients: TypeAlias = (
   | client_store.PreprocessedClients
   | tff.simulation.datasets.ClientData
 )
+# In the folder of a run.
+_LEDGER = 'ledger.jsonl'
+_SETTINGS = 'settings.json'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,7 +68,7 @@ class PrivateProgram:
 
   def open_ledger(self) -> PrivacyLedger:
     """Opens the ledger of the run, or starts it; see `PrivacyLedger`."""
-    return PrivacyLedger(_ledger_path(self.folder), self.plan)
+    return PrivacyLedger(self.folder / _LEDGER, self.plan)
 
   def run(self) -> TrainingResult:
     """Runs all rounds of the plan that are not done yet.
@@ -83,7 +86,7 @@ class PrivateProgram:
     """
     with self.open_ledger() as ledger:
       if not ledger.num_releases:
-        with atomic_files.replacing(_settings_path(self.folder)) as new:
+        with atomic_files.replacing(self.folder / _SETTINGS) as new:
           new.write_text(json.dumps(dict(self.kept_settings)))
       return TrainingProgram(
         process=self.process,
@@ -187,7 +190,7 @@ def build_private_program(
     sampling=sampling,
     accountant=accountant,
   )
-  plan = ledger_contents.read_plan(_ledger_path(folder), **asked)
+  plan = ledger_contents.read_plan(folder / _LEDGER, **asked)
   if plan is None:
     plan = PrivacyPlan.from_target_epsilon(**asked)
   with storage_errors.writing(f'The folder {folder}'):
@@ -237,14 +240,6 @@ def build_private_program(
   )
 
 
-def _ledger_path(folder: pathlib.Path) -> pathlib.Path:
-  return folder / 'ledger.jsonl'
-
-
-def _settings_path(folder: pathlib.Path) -> pathlib.Path:
-  return folder / 'settings.json'
-
-
 def _described(setting: Any) -> str:
   """Returns a setting as text, without its place in memory."""
   return re.sub(' at 0x[0-9a-f]+', '', repr(setting))
@@ -255,7 +250,7 @@ def _check_settings(folder: pathlib.Path, settings: Mapping[str, Any]) -> None:
 
   A run that was begun by the five parts by hand has no file of settings.
   """
-  ledger, path = _ledger_path(folder), _settings_path(folder)
+  ledger, path = folder / _LEDGER, folder / _SETTINGS
   if not ledger.exists() or not path.exists():
     return
   if not ledger_contents.read_ledger(ledger).num_releases:

@@ -128,10 +128,11 @@ def settle(
   charged, pending, stale = _sort(ledger, store, ids)
   if ledger.num_releases and not charged and not pending:
     _check_start_over(ledger, store, start_over)
-  store.set_damaged_aside()
+  for path, message in store.damaged.items():
+    store.set_aside(path, message, prefix='damaged')
   for outcome in stale:
     store.set_aside(
-      outcome,
+      outcome.path,
       f'The outcome {outcome.path.name} was never charged, and other rounds '
       'were charged since: it is not released.',
     )
@@ -147,7 +148,7 @@ def settle(
         ledger.charge(round_num, outcome.id, draw=draw)
       charged.append(outcome)
     except BudgetExhaustedError as e:
-      store.set_aside(outcome, f'{e} The outcome is not released.')
+      store.set_aside(outcome.path, f'{e} The outcome is not released.')
   last = charged[-1] if charged else None
   _POSITIONS[ledger] = _Position(store, last.round_num if last else 0)
   return last
