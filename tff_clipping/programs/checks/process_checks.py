@@ -48,7 +48,6 @@ def check_process(
       f'{type(process).__name__}.'
     )
   state = process.state_type.member
-  _warn_of_untrained(state)
   # Scalars are learning rates and rounds.
   work = getattr(state, 'client_work', None)
   if any(
@@ -75,6 +74,7 @@ def check_process(
       'tells who took part in earlier rounds, and no amplification by that '
       'sampling is proved then. Take poisson, or cohorts that are public.'
     )
+  _warn_of_untrained(state)
 
 
 def take_id(client_id: str) -> str:
