@@ -139,7 +139,7 @@ def test_a_store_of_another_run_is_refused(states, tmp_path):
       _open(tmp_path / 'states').resume(round_num, digest)
   with pytest.raises(client_states.DamagedStatesError, match='are of another'):
     _open(tmp_path / 'states').begin('other')
-  with pytest.raises(client_states.DamagedStatesError, match='other clients or'):
+  with pytest.raises(client_states.DamagedStatesError, match='other client'):
     _open(tmp_path / 'states', ids=('a', 'b'))
   with pytest.raises(
     client_states.DamagedStatesError, match='or another model'
