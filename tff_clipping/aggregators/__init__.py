@@ -12,7 +12,6 @@ from tff_clipping.aggregators.correlated_noise import correlated_noise_factory
 from tff_clipping.aggregators.distributed_gaussian import (
   distributed_gaussian_mean_factory,
 )
-from tff_clipping.aggregators.gaussian_noise import gaussian_noise_factory
 from tff_clipping.aggregators.local_gaussian_noise import (
   local_gaussian_noise_factory,
 )
@@ -27,6 +26,7 @@ from tff_clipping.aggregators.private_mean import (
   local_gaussian_mean_factory,
 )
 from tff_clipping.aggregators.secure_sum import secure_sum_factory
+from tff_clipping.aggregators.server_noise import gaussian_noise_factory
 from tff_clipping.aggregators.transformed import transformed_factory
 from tff_clipping.aggregators.update_norms import (
   SIMULATION_ONLY_MEASUREMENTS,

@@ -2,11 +2,9 @@
 
 import collections
 import math
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from tff_clipping import adaptive_noise, argument_checks
 from tff_clipping.aggregators import (
@@ -45,14 +43,14 @@ def adaptive_dp_mean_factory(
 
   Guarantee: bits and values together are one Gaussian mechanism with the given
   `noise_multiplier` z, in the numbers that are released, which lie on grids as
-  those of `gaussian_noise_factory`, since the noise on the values is raised to
-  z' = (z^-2 - (2 s)^-2)^(-1/2). A plan charges z and nothing else. The next
-  clipping norm is computed from noised bits alone.
+  those of `dp_mean_factory`, since the noise on the values is raised to z' =
+  (z^-2 - (2 s)^-2)^(-1/2). A plan charges z and nothing else. The next clipping
+  norm is computed from noised bits alone.
 
   Measurements:
     mechanism: A `Mechanism` of the kind 'gaussian', as for `dp_mean_factory`;
       its noise multiplier is z.
-    clipping_norm: c_t, `float32`; it comes from noised bits.
+    clipping_norm: c_t, `float32`.
     noise_stddev: z' c_t, on the sum, `float32`.
     bits_noise_stddev: s, on the sum of the bits, `float32`.
 
@@ -64,7 +62,7 @@ def adaptive_dp_mean_factory(
       guess that is off by a factor f, it takes about log(f) / (learning_rate /
       2) rounds to arrive.
     noise_multiplier: z, of the values and the bits together.
-    clients_per_round: P, the size of a cohort or its expectation; at least 1.
+    clients_per_round: As for `dp_mean_factory`.
     target_quantile: The share of the updates that should not be clipped, in
       (0, 1).
     learning_rate: Of the logarithm of the norm; positive.
@@ -73,16 +71,11 @@ def adaptive_dp_mean_factory(
     sum_factory: Sums the clipped updates. `None` is
       `tff.aggregators.SumFactory()`. The bounds of a `secure_sum_factory` must
       be for the largest norm that is to be expected; what is beyond is clamped.
-    noise_key: `None` for fresh noise, or a pair of integers for tests; see
-      `gaussian_noise_factory`.
-
-  Returns:
-    An unweighted aggregation factory.
+    noise_key: As for `gaussian_noise_factory`.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
-    ValueError: If a number is out of its range, or `below_count_stddev` is too
-      small for `noise_multiplier`.
+    ValueError: If a number is out of range.
 
   Source: Andrew et al. 2021, "Differentially private learning with adaptive
     clipping", Alg. 1 and Theorem 1. The paper's clipping norm is a constant.
@@ -116,7 +109,7 @@ def adaptive_dp_mean_factory(
   record = private_mean.record_of(mechanism, sum_factory)
 
   def build(value_type):
-    is_on_grid = secure_sum.keeps_grid(sum_factory, math.inf)
+    is_on_grid = secure_sum.is_plain_sum(sum_factory, math.inf)
     shift = 0.0 if is_on_grid else grid.RELATIVE_STEP
     multiplier = values_multiplier * grid.noise_factor(
       values.size_of(value_type), shift, values_multiplier
@@ -128,27 +121,25 @@ def adaptive_dp_mean_factory(
         privacy_noise=keys.initial_state(noise_key),
       )
 
-    def stddev_of(norm):
-      return multiplier * tf.cast(norm, tf.float64)
-
     def send(value, norm):
       clipped = l2_clip.clip_by_l2_norm(value, norm)
       # The grid of the noise that the server will add: the norm is public.
-      step = grid.grid_step(stddev_of(norm))
+      step = grid.grid_step(multiplier * tf.cast(norm, tf.float64))
       bit = tf.cast(clipped.norm <= norm, tf.float64) - 0.5
       return (
         grid.round_towards_zero(clipped.value, step, norm),
         grid.round_towards_zero(bit, grid.grid_step(bits_stddev)),
       )
 
-    def release(total, kept, _):
+    def release(total, kept, total_bits):
       norm, state = kept[_NORM], kept[pipeline.NOISE_STATE]
+      stddev = multiplier * tf.cast(norm, tf.float64)
       key = keys.round_key(state)
       noised = gaussian.add_gaussian_noise(
-        total[0], stddev_of(norm), keys.derive_key(key, 0)
+        total, stddev, keys.derive_key(key, 0)
       )
       bits = gaussian.add_gaussian_noise(
-        total[1], bits_stddev, keys.derive_key(key, 1)
+        total_bits, bits_stddev, keys.derive_key(key, 1)
       )
       # Of no clients, a half is below.
       error = bits / denominator + 0.5 - quantile
@@ -157,49 +148,17 @@ def adaptive_dp_mean_factory(
         l2_clip.MIN_CLIPPING_NORM,
         l2_clip.MAX_CLIPPING_NORM,
       )
-      return noised, collections.OrderedDict(
+      after = collections.OrderedDict(
         clipping_norm=adapted, privacy_noise=keys.next_state(state)
       )
-
-    def measure(kept):
-      return dict(
+      measured = dict(
         **record,
-        clipping_norm=kept[_NORM],
-        noise_stddev=tf.cast(stddev_of(kept[_NORM]), tf.float32),
+        clipping_norm=norm,
+        noise_stddev=tf.cast(stddev, tf.float32),
         bits_noise_stddev=np.float32(bits_stddev),
       )
+      return noised, after, measured
 
-    return pipeline.Steps(
-      _SumWithBits(sum_factory),
-      initial,
-      send,
-      release,
-      measure,
-      lambda kept: kept[_NORM],
-    )
+    return pipeline.Steps(sum_factory, initial, send, release, told=_NORM)
 
-  return pipeline.NoisedSumFactory(build, denominator)
-
-
-class _SumWithBits(tff.aggregators.UnweightedAggregationFactory):
-  """Sums pairs of a value, by another factory, and a bit."""
-
-  def __init__(self, sum_factory):
-    self._sum_factory = sum_factory
-
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for pairs of `value_type`; see the base class."""
-    inner = self._sum_factory.create(value_type[0])
-
-    @tff.federated_computation(
-      inner.initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
-    )
-    def next_fn(state, pair):
-      output = inner.next(state, pair[0])
-      result = tff.federated_zip((output.result, tff.federated_sum(pair[1])))
-      return tff.templates.MeasuredProcessOutput(
-        output.state, result, tff.federated_value((), tff.SERVER)
-      )
-
-    return tff.templates.AggregationProcess(inner.initialize, next_fn)
+  return pipeline.noised_sum_factory(build, denominator)

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from tff_clipping.aggregators import factories, values
 from tff_clipping.aggregators.factories import SumFactory
@@ -38,30 +37,25 @@ def add_canary_products(
 
   For the audit of a pipeline, `tff_clipping.privacy.audit`: the canaries are
   clients of the cohort that send their directions, and go through all that
-  `inner_agg_factory` does to clients. This looks at what comes out, at the
-  SERVER, before any server optimizer. Put it outside of everything else. The
-  result and the state of `inner_agg_factory` are unchanged.
+  `inner_agg_factory` does to clients. Put this factory outside of everything
+  else: it looks at what comes out, at the SERVER, before any server optimizer.
+  The result and the state of `inner_agg_factory` are unchanged.
 
   A product is a function of the result alone, so that it reveals no more than
   the result does, and the record of a mechanism inside holds. Whose direction
   it is does reveal more: keep the canaries' seed with the data.
 
-  Measurements, beside those of `inner_agg_factory` in one `OrderedDict`:
+  Measurements, beside those of `inner_agg_factory` in one `OrderedDict`, which
+  get the name `inner` if they have none:
     canary_products: `float64` of shape [m], in the unit of the result. Of a
       mean over P, a canary that was clipped to c adds c / P.
-
-  If the measurements of `inner_agg_factory` are not named, they are under the
-  name `inner`.
 
   Args:
     inner_agg_factory: Aggregates the values; unweighted.
     canaries: A `tff_clipping.privacy.audit.Canaries`.
 
-  Returns:
-    An unweighted aggregation factory.
-
   Raises:
-    TypeError: If `inner_agg_factory` is not an unweighted factory.
+    TypeError: If `inner_agg_factory` is no unweighted factory.
     ValueError: By `create`, if the values have another number of elements than
       the canaries' directions.
   """
@@ -75,23 +69,14 @@ def add_canary_products(
         f'{size} elements, found {canaries.num_parameters}.'
       )
     inner = create_inner(value_type)
-    output_type = inner.next.type_signature.result
-
-    @tff.tensorflow.computation(
-      output_type.measurements.member, output_type.result.member
-    )
-    def measure(measurements, result):
-      joined = factories.named(measurements)
-      joined['canary_products'] = project(canaries, result)
-      return joined
 
     def trace(state, value):
       output = inner.next(state, value)
-      measured = tff.federated_map(
-        measure, (output.measurements, output.result)
-      )
-      return tff.templates.MeasuredProcessOutput(
-        output.state, output.result, measured
+      return factories.measure_beside(
+        output,
+        output.result,
+        lambda result: {'canary_products': project(canaries, result)},
+        keeps_record=True,
       )
 
     return inner.initialize, trace
@@ -106,8 +91,7 @@ def draw_direction(
 
   Args:
     canaries: The canaries.
-    mark: Which canary it is, from 1, negative for the opposite direction; an
-      integer scalar, not 0.
+    mark: Which canary it is, from 1, negative for the opposite direction.
     like: Tensors or variables of the shapes and dtypes to return, d elements
       together.
   """
@@ -126,22 +110,12 @@ def draw_direction(
 
 
 def project(canaries: Canaries, value: Any) -> tf.Tensor:
-  """Returns the products of a value with all unit directions.
+  """Returns the products of a value, of d elements, with all unit directions.
 
-  Args:
-    canaries: The canaries.
-    value: A structure of floating-point tensors with d elements together.
-
-  Returns:
-    `float64` of shape [m], in the unit of `value`.
+  They are `float64` of shape [m], in the unit of `value`.
   """
-  flat = tf.concat(
-    [
-      tf.reshape(tf.cast(leaf, tf.float64), [-1])
-      for leaf in tf.nest.flatten(value)
-    ],
-    axis=0,
-  )
+  leaves = [tf.cast(leaf, tf.float64) for leaf in tf.nest.flatten(value)]
+  flat = tf.concat([tf.reshape(leaf, [-1]) for leaf in leaves], axis=0)
   flat = tf.pad(flat, [[0, -canaries.num_parameters % canaries.period]])
   signed = flat * tf.cast(_padded_signs(canaries), tf.float64)
   products = tf.reduce_sum(tf.reshape(signed, [-1, canaries.period]), axis=0)

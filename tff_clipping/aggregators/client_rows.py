@@ -5,14 +5,9 @@ import tensorflow_federated as tff
 
 
 def stack(values: tff.Value) -> tff.Value:
-  """Returns the clients' values on top of each other, at the server.
+  """Returns clients' tensors of fixed shapes as rows of tensors at the server.
 
-  Args:
-    values: A structure of tensors of fixed shapes at the clients.
-
-  Returns:
-    The structure at the server, whose tensors have a leading dimension of
-    clients, in their order.
+  The rows are in the order of the clients.
   """
   value_type = values.type_signature.member
   stacked_type = tff.to_type(
@@ -30,19 +25,16 @@ def stack(values: tff.Value) -> tff.Value:
       value_type,
     )
 
-  @tff.tensorflow.computation(stacked_type, value_type)
-  def accumulate(stacked, value):
+  def join(left, right):
     return tf.nest.map_structure(
-      lambda rows, row: tf.concat([rows, tf.expand_dims(row, 0)], axis=0),
-      stacked,
-      value,
+      lambda *rows: tf.concat(rows, axis=0), left, right
     )
 
-  @tff.tensorflow.computation(stacked_type, stacked_type)
-  def merge(left, right):
-    return tf.nest.map_structure(
-      lambda a, b: tf.concat([a, b], axis=0), left, right
-    )
+  @tff.tensorflow.computation(stacked_type, value_type)
+  def accumulate(stacked, value):
+    return join(stacked, tf.nest.map_structure(lambda t: t[tf.newaxis], value))
+
+  merge = tff.tensorflow.computation(join, stacked_type, stacked_type)
 
   @tff.tensorflow.computation(stacked_type)
   def report(stacked):

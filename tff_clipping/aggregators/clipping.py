@@ -1,6 +1,7 @@
 """Clips clients' updates to L2 norms before they are aggregated."""
 
 import collections
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,8 +19,8 @@ class Clip(NamedTuple):
   Attributes:
     norm: c, of all tensors together; infinite without a clip.
     build: Returns the clip of values of a type, a function in a graph.
-    measured: What is measured of the norm, by its name: a constant, or the
-      process that estimates it.
+    measured: The norm that is measured, by its name: a constant, or the process
+      that estimates it.
   """
 
   norm: float
@@ -49,8 +50,8 @@ def difference_clipping_factory(
   replaced by another by at most twice that.
 
   An update with a NaN or an infinity, or whose sum of squares is above the
-  largest `float32`, becomes zero. Zero stays zero. See
-  `l2_clip.clip_by_l2_norm` for all the edge cases.
+  largest `float32`, becomes zero; `l2_clip.clip_by_l2_norm` has a table of the
+  edge cases.
 
   Measurements:
     clipping: Those of `inner_agg_factory`.
@@ -61,17 +62,6 @@ def difference_clipping_factory(
   The two counts are exact, and measured only if `count_sum_factory` is given.
 
   State: `clipping_norm`, `inner_agg`, `count_agg`.
-
-  For example:
-
-  ```
-  mean = tff.aggregators.UnweightedMeanFactory()
-  process = difference_clipping_factory(0.5, mean).create(
-    tff.TensorType(np.float32, [2])
-  )
-  ```
-
-  On the updates (3, 4) and (0, 0.25), the result is (0.15, 0.325).
 
   Args:
     clipping_norm: c, from 1e-12 to 1e19, in the unit of the updates; or a
@@ -85,12 +75,9 @@ def difference_clipping_factory(
       `tff.aggregators.SecureSumFactory(1, 0)`. `None` to measure none, as where
       something inside adds noise.
 
-  Returns:
-    An aggregation factory.
-
   Raises:
     TypeError: If an argument is of the wrong kind.
-    ValueError: If `clipping_norm` is a number that is not finite or too small.
+    ValueError: If `clipping_norm` is out of range.
 
   Source: Alg. CE-FedAvg, line "Clip", and Eq. (clip).
   """
@@ -120,12 +107,12 @@ def per_layer_clipping_factory(
   `inner_agg_factory` is.
 
   Guarantee: the norm of what reaches `inner_agg_factory` is at most
-  sqrt(sum_k c_k^2), in real arithmetic. That is the sensitivity to charge, and
+  sqrt(sum_k c_k^2), in real arithmetic. It is the sensitivity to charge, and
   what a noise multiplier multiplies: `combined_clipping_norm(clipping_norms)`
   returns it. `dp_mean_factory` takes the norms, and adds the noise.
 
   An update with a tensor that is not finite, or whose sum of squares is above
-  the largest `float32`, becomes zero as a whole. Zero stays zero.
+  the largest `float32`, becomes zero as a whole.
 
   Measurements:
     clipping: Those of `inner_agg_factory`.
@@ -144,13 +131,10 @@ def per_layer_clipping_factory(
     inner_agg_factory: As for `difference_clipping_factory`.
     count_sum_factory: As for `difference_clipping_factory`.
 
-  Returns:
-    An aggregation factory.
-
   Raises:
     TypeError: If an argument is of the wrong kind.
-    ValueError: If a norm is not finite or too small, or there are none. By
-      `create`, if the value type has another number of tensors.
+    ValueError: If a norm is out of range, or there are none. By `create`, if
+      the value type has another number of tensors.
 
   Source: McMahan et al. 2018, "Learning differentially private recurrent
     language models", Sec. 2. The paper clips the update as a whole.
@@ -167,28 +151,14 @@ def combined_clipping_norm(clipping_norms: Sequence[float]) -> float:
   """Returns sqrt(sum_k c_k^2), rounded up: the norm of all tensors together.
 
   Args:
-    clipping_norms: c_1 ... c_K; see `per_layer_clipping_factory`.
-
-  Raises:
-    TypeError: If they are not a sequence of numbers.
-    ValueError: If one is not finite or too small, or there are none.
+    clipping_norms: c_1 ... c_K, which `per_layer_clipping_factory` takes and
+      refuses alike.
   """
-  norms = _check_clipping_norms(clipping_norms)
-  # `hypot` is wrong by less than one unit in the last place.
-  return math.nextafter(math.hypot(*norms), math.inf)
+  return _layers_clip(clipping_norms).norm
 
 
 def build_clip(clipping_norm: Any) -> Clip:
-  """Returns the clip to a constant norm, or to a norm for each tensor.
-
-  Args:
-    clipping_norm: c, or c_1, ..., c_K.
-
-  Raises:
-    TypeError: If it is of the wrong kind.
-    ValueError: If a norm is out of range, or there are none. By `build`, if the
-      values have another number of tensors.
-  """
+  """Returns the clip to a constant norm, or to a norm for each tensor."""
   if np.ndim(clipping_norm):
     return _layers_clip(clipping_norm)
   return _whole_clip(clipping_norm)
@@ -206,7 +176,17 @@ def _whole_clip(clipping_norm: Any) -> Clip:
 
 def _layers_clip(clipping_norms: Any) -> Clip:
   """Returns the clip of each tensor to its own norm."""
-  norms = _check_clipping_norms(clipping_norms)
+  if np.ndim(clipping_norms) != 1:
+    raise TypeError(
+      '`clipping_norms` must be a sequence of numbers, found '
+      f'{clipping_norms!r}.'
+    )
+  if len(clipping_norms) == 0:
+    raise ValueError('`clipping_norms` must not be empty.')
+  norms = [
+    l2_clip.check_clipping_norm(f'clipping_norms[{k}]', norm)
+    for k, norm in enumerate(clipping_norms)
+  ]
 
   def build(value_type):
     num_tensors = len(tff.structure.flatten(value_type))
@@ -215,46 +195,35 @@ def _layers_clip(clipping_norms: Any) -> Clip:
         f'`clipping_norms` must have a norm for each of the {num_tensors} '
         f'tensors of {value_type}, found {len(norms)}.'
       )
-    return lambda value: _clip_layers(value, value_type, norms)
-
-  return Clip(
-    combined_clipping_norm(norms),
-    build,
-    {'clipping_norms': np.array(norms, np.float32)},
-  )
-
-
-def _check_clipping_norms(clipping_norms: Any) -> list[float]:
-  """Returns the norms as floats; raises as `combined_clipping_norm`."""
-  if isinstance(clipping_norms, (str, bytes)) or not (
-    isinstance(clipping_norms, Sequence) or np.ndim(clipping_norms) == 1
-  ):
-    raise TypeError(
-      '`clipping_norms` must be a sequence of numbers, found '
-      f'{clipping_norms!r}.'
+    # Norms are in the order of the type, and `tf.nest` sorts by keys.
+    positions = itertools.count()
+    order = tf.nest.flatten(
+      tff.types.structure_from_tensor_type_tree(
+        lambda _: next(positions), value_type
+      )
     )
-  if len(clipping_norms) == 0:
-    raise ValueError('`clipping_norms` must not be empty.')
-  return [
-    l2_clip.check_clipping_norm(f'clipping_norms[{k}]', norm)
-    for k, norm in enumerate(clipping_norms)
-  ]
+    return lambda value: _clip_layers(value, norms, order)
+
+  # `hypot` is wrong by less than one unit in the last place.
+  combined = math.nextafter(math.hypot(*norms), math.inf)
+  return Clip(combined, build, {'clipping_norms': np.array(norms, np.float32)})
 
 
-def _clip_layers(value, value_type, norms):
+def _clip_layers(value, norms, order):
   """Returns the clip of each tensor, of which any may zero the update."""
-  leaves = tf.nest.flatten(value)
-  positions = _positions(value, value_type)
-  clipped = [None] * len(leaves)
-  for position, norm in zip(positions, norms, strict=True):
-    clipped[position] = l2_clip.clip_by_l2_norm(leaves[position], norm)
+  clipped = [
+    l2_clip.clip_by_l2_norm(leaf, norms[position])
+    for leaf, position in zip(tf.nest.flatten(value), order, strict=True)
+  ]
   was_zeroed = tf.reduce_max(tf.stack([c.was_zeroed for c in clipped]))
   kept = tf.cond(
     was_zeroed > 0,
     lambda: [tf.zeros_like(c.value) for c in clipped],
     lambda: [tf.identity(c.value) for c in clipped],
   )
-  was_clipped = tf.stack([clipped[p].was_clipped for p in positions])
+  was_clipped = tf.stack(
+    [clipped[order.index(k)].was_clipped for k in range(len(norms))]
+  )
   return l2_clip.Clipped(
     value=tf.nest.pack_sequence_as(value, kept),
     norm=tf.sqrt(tf.add_n([tf.square(c.norm) for c in clipped])),
@@ -263,26 +232,10 @@ def _clip_layers(value, value_type, norms):
   )
 
 
-def _positions(value, value_type):
-  """Returns where `tf.nest`, which sorts keys, has each tensor of the type."""
-  if isinstance(value_type, tff.TensorType):
-    return [0]
-  indices = tf.nest.pack_sequence_as(
-    value, list(range(len(tf.nest.flatten(value))))
-  )
-  return tff.structure.flatten(
-    tff.structure.from_container(indices, recursive=True)
-  )
-
-
 def _clipping_factory(clip, count_name, inner_factory, count_factory):
   """Returns a factory that clips, then aggregates, and counts if it is asked.
 
-  Args:
-    clip: The clip, which takes the norm as well if it is estimated.
-    count_name: What the count of clipped values is called.
-    inner_factory: Aggregates the clipped values, weighted or not.
-    count_factory: Sums the counts; `None` to measure none.
+  `clip` takes the norm as well if it is estimated.
   """
   ((norm_name, norm),) = clip.measured.items()
   if inner_factory is None:
@@ -296,25 +249,17 @@ def _clipping_factory(clip, count_name, inner_factory, count_factory):
     inner = create_inner(value_type)
     clip_value = clip.build(value_type)
 
-    def with_counts(clipped):
-      counts = collections.OrderedDict(
-        [
-          (count_name, clipped.was_clipped),
-          ('zeroed_count', clipped.was_zeroed),
-        ]
-      )
-      return clipped.value, clipped.norm, counts
+    @tff.tensorflow.computation(
+      (value_type, np.float32) if is_estimated else value_type
+    )
+    def clip_at_client(given):
+      clipped = clip_value(*given) if is_estimated else clip_value(given)
+      counts = {
+        count_name: clipped.was_clipped,
+        'zeroed_count': clipped.was_zeroed,
+      }
+      return clipped.value, clipped.norm, collections.OrderedDict(counts)
 
-    if is_estimated:
-      clip_at_client = tff.tensorflow.computation(
-        lambda value, norm: with_counts(clip_value(value, norm)),
-        value_type,
-        np.float32,
-      )
-    else:
-      clip_at_client = tff.tensorflow.computation(
-        lambda value: with_counts(clip_value(value)), value_type
-      )
     counts_type = clip_at_client.type_signature.result[2]
     counts = None
     if count_factory is not None:
@@ -330,7 +275,7 @@ def _clipping_factory(clip, count_name, inner_factory, count_factory):
       return tff.federated_zip(state)
 
     def trace(state, value, *weight):
-      new_state = collections.OrderedDict(
+      after = collections.OrderedDict(
         (name, state[name]) for name in (norm_name, 'inner_agg', 'count_agg')
       )
       if is_estimated:
@@ -340,18 +285,18 @@ def _clipping_factory(clip, count_name, inner_factory, count_factory):
         reported = tff.federated_value(norm, tff.SERVER)
       clipped, norms, is_counted = tff.federated_map(clip_at_client, value)
       if is_estimated:
-        new_state[norm_name] = norm.next(state[norm_name], norms)
+        after[norm_name] = norm.next(state[norm_name], norms)
       output = inner.next(state['inner_agg'], clipped, *weight)
-      new_state['inner_agg'] = output.state
+      after['inner_agg'] = output.state
       measurements = collections.OrderedDict(clipping=output.measurements)
       measurements[norm_name] = reported
       if counts is not None:
         counted = counts.next(state['count_agg'], is_counted)
-        new_state['count_agg'] = counted.state
+        after['count_agg'] = counted.state
         for name in tff.structure.name_list(counts_type):
           measurements[name] = counted.result[name]
       return tff.templates.MeasuredProcessOutput(
-        tff.federated_zip(new_state),
+        tff.federated_zip(after),
         output.result,
         tff.federated_zip(measurements),
       )

@@ -5,16 +5,11 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from tff_clipping.aggregators import factories, pipeline, server_noise
+from tff_clipping.aggregators import factories, server_noise
 from tff_clipping.aggregators.factories import SumFactory
 from tff_clipping.aggregators.noise import keys, stream
 
-_TABLES: Final = (
-  'phases',
-  'read_weights',
-  'keep_weights',
-  'write_weights',
-)
+_TABLES: Final = ('phases', 'read_weights', 'keep_weights', 'write_weights')
 
 
 class NoiseStrategy(Protocol):
@@ -55,20 +50,17 @@ def correlated_noise_factory(
   than is charged. `programs.run_private_round` never does.
 
   What is released lies on a grid, of at most 2^-24 standard deviations of a
-  draw, to which clients' values are rounded towards zero. Theorem 2 of
-  `aggregators.noise` has the proof. Rounding moves the mechanism by some 2^-29
-  sqrt(n T) standard deviations for n elements in T rounds: the noise is larger
-  by a factor of some 1 + 2^-24 sqrt(n T), which pays for that up to a noise
-  multiplier of 32. Where a clip is inside `inner_agg_factory`, sums are rounded
-  too, with a factor of 1 + 2^-19 sqrt(n), which pays up to `noise_stddev` / `s`
-  = 32, the multiplier of one draw: where that is larger, put the clip outside,
-  as `correlated_dp_mean_factory` does, which knows its multiplier and pays for
-  it.
+  draw, to which clients' values are rounded towards zero; Theorem 2 of
+  `aggregators.noise` has the proof. For n elements in T rounds, the noise is
+  larger by a factor of some 1 + 2^-24 sqrt(n T), which pays for the rounding up
+  to a noise multiplier of 32. Where a clip is inside `inner_agg_factory`, sums
+  are rounded too, with a factor of 1 + 2^-19 sqrt(n), which pays up to
+  `noise_stddev` / `s` = 32. For a larger multiplier of one draw, put the clip
+  outside, as `correlated_dp_mean_factory` does, which pays for its multiplier.
 
   Measurements:
     noise_stddev: That of one draw, `float32`.
-    strategy_digest: A string, by which `strategy` is told from others; see
-      `strategy_digest`.
+    strategy_digest: A string, by which `strategy` is told from others.
 
   What `inner_agg_factory` measures is dropped, as by `gaussian_noise_factory`.
 
@@ -78,19 +70,12 @@ def correlated_noise_factory(
   `inner_agg`.
 
   Args:
-    strategy: How the noise of a round depends on those before, for so many
-      rounds as the program runs: the round after the last is an error when it
-      is run.
+    strategy: How the noise of a round depends on the rounds before. Its last
+      round is the last that can be run.
     noise_stddev: The standard deviation of a draw, from 1e-37 to 1e37, in the
       unit of the result.
-    inner_agg_factory: Sums the values; unweighted. `None` is
-      `tff.aggregators.SumFactory()`.
-    noise_key: `None` for fresh draws in each round. A pair of 64-bit integers
-      is for tests: whoever knows it can subtract the noise, and all that is
-      made with it has the same draws.
-
-  Returns:
-    An unweighted aggregation factory.
+    inner_agg_factory: As for `gaussian_noise_factory`.
+    noise_key: As for `gaussian_noise_factory`.
 
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
@@ -103,33 +88,20 @@ def correlated_noise_factory(
   """
   recurrence = check_strategy(strategy)
   noise_stddev = server_noise.check_noise_stddev(noise_stddev)
-  noise_key = server_noise.check_noise_key(noise_key)
-  sum_factory = factories.check_sum_factory(
-    'inner_agg_factory', inner_agg_factory
+  return server_noise.noised_sum_factory(
+    noise_stddev,
+    factories.check_sum_factory('inner_agg_factory', inner_agg_factory),
+    noise_key=noise_key,
+    recurrence=recurrence,
+    constants={
+      'noise_stddev': np.float32(noise_stddev),
+      'strategy_digest': strategy_digest(recurrence),
+    },
   )
-
-  def build(value_type):
-    return server_noise.build_steps(
-      value_type,
-      noise_stddev,
-      sum_factory,
-      noise_key=noise_key,
-      recurrence=recurrence,
-      constants={
-        'noise_stddev': np.float32(noise_stddev),
-        'strategy_digest': strategy_digest(recurrence),
-      },
-    )
-
-  return pipeline.NoisedSumFactory(build)
 
 
 def check_strategy(strategy: Any) -> stream.NoiseRecurrence:
-  """Returns the noise of a strategy as a stream.
-
-  Raises:
-    TypeError: If `strategy` is none.
-  """
+  """Returns the noise of a strategy as a stream."""
   recurrence = getattr(strategy, 'recurrence', None)
   if recurrence is None:
     raise TypeError(
@@ -144,8 +116,7 @@ def strategy_digest(recurrence: stream.NoiseRecurrence) -> str:
 
   It is a digest of the tables, to the last bit. A strategy that was written
   down and read back has the same. One that is optimised anew may have another,
-  on another processor or with another version of SciPy: take that of the plan
-  in the ledger, by `privacy.read_plan`.
+  on another processor or with another version of SciPy.
   """
   digest = hashlib.blake2b(digest_size=8)
   for name in _TABLES:

@@ -38,41 +38,32 @@ def distributed_gaussian_mean_factory(
 
   Guarantee: the sum of the integers that is released is a discrete Gaussian
   mechanism of sensitivity Delta and standard deviation s * sqrt(M), whatever n
-  is, so that it does not tell n; the sum of the clients' integers alone has s *
-  sqrt(n). Both are at least z * Delta. The Renyi divergences are at most those
-  of the Gaussian mechanism with noise multiplier z (under adding or removing
-  one client; z / 2 under replacing one), and the bound for cohorts of a fixed
-  size is so too; see `tff_clipping.privacy.accounting.renyi`. So a plan with
-  `accountant='rdp'` and the sampling 'fixed_size' or 'none' holds for the
-  integers; of `accountant='pld'` nobody has proved it. A round of fewer than m
-  or more than M clients fails and releases nothing. That it fails is seen, so
-  that the size of a cohort must be public, or always within the bounds.
-  Nothing rests on floating-point numbers: the norms are checked in integers and
-  the noise is drawn from integer tables, to within 2^-126 * 24 * sigma in total
-  variation for each element and draw.
+  is; the sum of the clients' integers alone has s * sqrt(n). Both are at least
+  z * Delta. By Theorem 3 of `aggregators.noise`, which rests on integers alone,
+  the Renyi divergences are at most those of the Gaussian mechanism with noise
+  multiplier z under adding or removing one client, and z / 2 under replacing
+  one; the bound for cohorts of a fixed size is in
+  `tff_clipping.privacy.accounting.renyi`. So a plan with `accountant='rdp'` and
+  the sampling 'fixed_size' or 'none' holds for the integers; of
+  `accountant='pld'` nobody has proved it. A round of fewer than m or more than
+  M clients fails and releases nothing. Whoever sees the failure learns of the
+  size: it must be public, or always within the bounds.
 
-  Without `bits` nothing wraps. With them the modulus is 2^`bits`, 4 standard
-  deviations of an element of the sum on either side, and the grid is as fine as
-  that allows. An element of the sum that is beyond wraps, which costs accuracy
-  and never privacy: what is released is the remainder of the sum of integers,
-  which is a function of that sum. A coarser grid has a larger Delta, and so
-  more noise, up to 1.5 times as much where it is coarsest: `clipping_norm` of
-  the measurements is Delta.
+  Without `bits` nothing wraps, and there is up to 1 % more noise, for the
+  rounding. With them the modulus is 2^`bits`, 4 standard deviations of an
+  element of the sum on either side, and the grid is as fine as the modulus
+  allows. An element of the sum that is beyond wraps, which costs accuracy and
+  never privacy. A coarser grid has a larger Delta, and so more noise, up to 1.5
+  times as much where it is coarsest. Elements are padded by a third at most.
 
-  The epsilon of a plan that samples is for who sees what is released, and not
-  for the server, which knows each cohort; see `local_gaussian_noise_factory`.
-  The server of simulations (`tff_clipping.runtime`, `tff.backends.test`) adds
-  in the clear. Against a real server, which counts its clients, the secure
-  summation must refuse cohorts below `min_clients_per_round`.
-
-  It is slower than `dp_mean_factory`, and adds 1 % more noise for the rounding,
-  without `bits`. Elements are padded by a third
-  at most.
+  `local_gaussian_noise_factory` says who sees what. The server of simulations
+  (`tff_clipping.runtime`, `tff.backends.test`) adds in the clear. Against a
+  real server, which counts its clients, the secure summation must refuse
+  cohorts below `min_clients_per_round`.
 
   Measurements:
     mechanism: A `Mechanism` of the kind 'distributed' as JSON, with c.
-    clipping_norm: Delta in the unit of the updates, `float32`: what rounding to
-      integers leaves of c, without `bits` up to 1 % above it.
+    clipping_norm: Delta in the unit of the updates, `float32`.
     noise_stddev: That of the sum, M shares, in the unit of the updates.
     share_noise_stddev: That of one share.
     min_clients_per_round: m, `int32`.
@@ -86,15 +77,12 @@ def distributed_gaussian_mean_factory(
     clients_per_round: P, the size of a cohort or its expectation; at least 1.
     min_clients_per_round: m, the least cohort, whose own noise suffices; not
       negative. 0 allows a round without clients, and is as 1 for s. `None` is
-      P, which must be an integer then.
+      P, which must be an integer then, as for cohorts of a fixed size; a plan's
+      `share_parameters` has both bounds for other cohorts.
     max_clients_per_round: M, the largest cohort, positive and at least m.
-      `None` is P, which must be an integer then. Both are P for cohorts of a
-      fixed size; a plan's `share_parameters` has them for the others.
+      `None` is P.
     bits: The bits of an element of the sum, from 1 to 62, as D2P-Fed and
       Kairouz et al. choose them; `None` for so many that nothing wraps.
-
-  Returns:
-    An unweighted aggregation factory.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
@@ -117,7 +105,8 @@ def distributed_gaussian_mean_factory(
     bits = argument_checks.check_integer('bits', bits, at_least=1, at_most=62)
 
   def build(value_type):
-    dim = rotation.padded_size(values.size_of(value_type))
+    size = values.size_of(value_type)
+    dim = rotation.padded_size(size)
     grid = integers.choose_grid(
       dim=dim,
       clipping_norm=norm,
@@ -138,62 +127,56 @@ def distributed_gaussian_mean_factory(
       public=tuple(measured),
     )
     constants = {MECHANISM: mechanism.to_json(), **measured}
-    return _build_steps(value_type, dim, grid, norm, cohort, constants)
+    specs = values.specs_of(value_type)
+    sizes = [spec.shape.num_elements() for spec in tf.nest.flatten(specs)]
 
-  return pipeline.NoisedSumFactory(build, denominator, cohort)
+    def initial():
+      # Of the rotation, whose signs are public: the start, and the round.
+      start = tf.cast(tf.timestamp() * 1e6, tf.int64)
+      seed = tf.stack([start, tf.constant(0, tf.int64)])
+      return collections.OrderedDict({_SEED: seed})
 
+    def send(value, seed):
+      clipped = l2_clip.clip_by_l2_norm(value, norm).value
+      # One vector, flat: TFF's own aggregator for this nests a dozen factories,
+      # too deep for the messages of current versions of Protocol Buffers.
+      parts = [
+        tf.reshape(tf.cast(leaf, tf.float32), [-1])
+        for leaf in tf.nest.flatten(clipped)
+      ]
+      padded = tf.concat([*parts, tf.zeros([dim - size])], axis=0)
+      rotated = rotation.rotate(padded, seed)
+      return integers.encode(rotated, grid, keys.fresh_key()), tf.constant(1)
 
-def _build_steps(value_type, dim, grid, norm, cohort, constants):
-  """Returns the steps of a sum in integers."""
-  specs = values.specs_of(value_type)
-  sizes = [spec.shape.num_elements() for spec in tf.nest.flatten(specs)]
-  padding = dim - sum(sizes)
+    def release(total, kept, num_clients):
+      total = pipeline.check_cohort(total, num_clients, cohort)
+      num_missing = cohort.largest - num_clients
+      vector = integers.decode(total, grid, num_missing, keys.fresh_key())
+      vector = rotation.rotate_back(vector, kept[_SEED])
+      *leaves, _ = tf.split(vector, [*sizes, dim - size])
+      summed = tf.nest.map_structure(
+        lambda spec, leaf: tf.reshape(leaf, spec.shape),
+        specs,
+        tf.nest.pack_sequence_as(specs, leaves),
+      )
+      after = kept[_SEED] + tf.constant([0, 1], tf.int64)
+      return summed, collections.OrderedDict({_SEED: after}), constants
 
-  def initial():
-    # Of the rotation, whose signs are public: the start, and the round.
-    start = tf.cast(tf.timestamp() * 1e6, tf.int64)
-    return collections.OrderedDict(
-      [(_SEED, tf.stack([start, tf.constant(0, tf.int64)]))]
+    return pipeline.Steps(
+      # A Python number would be an `int32`, which the sum of `int64` refuses.
+      tff.aggregators.SecureModularSumFactory(np.int64(grid.modulus)),
+      initial,
+      send,
+      release,
+      told=_SEED,
     )
 
-  def send(value, seed):
-    clipped = l2_clip.clip_by_l2_norm(value, norm).value
-    # One vector, flat: TFF's own aggregator for this nests a dozen factories,
-    # too deep for the messages of current versions of Protocol Buffers.
-    parts = [
-      tf.reshape(tf.cast(leaf, tf.float32), [-1])
-      for leaf in tf.nest.flatten(clipped)
-    ]
-    padded = tf.concat([*parts, tf.zeros([padding])], axis=0)
-    return integers.encode(
-      rotation.rotate(padded, seed), grid, keys.fresh_key()
-    )
-
-  def release(total, kept, num_clients):
-    num_missing = cohort.largest - num_clients
-    vector = integers.decode(total, grid, num_missing, keys.fresh_key())
-    vector = rotation.rotate_back(vector, kept[_SEED])
-    *leaves, _ = tf.split(vector, [*sizes, padding])
-    summed = tf.nest.map_structure(
-      lambda spec, leaf: tf.reshape(leaf, spec.shape),
-      specs,
-      tf.nest.pack_sequence_as(specs, leaves),
-    )
-    after = kept[_SEED] + tf.constant([0, 1], tf.int64)
-    return summed, collections.OrderedDict([(_SEED, after)])
-
-  return pipeline.Steps(
-    # A Python number would be an `int32`, which the sum of `int64` refuses.
-    tff.aggregators.SecureModularSumFactory(np.int64(grid.modulus)),
-    initial,
-    send,
-    release,
-    lambda _: constants,
-    lambda kept: kept[_SEED],
-  )
+  return pipeline.noised_sum_factory(build, denominator)
 
 
-def _measure(grid, dim, cohort):
+def _measure(
+  grid: integers.Grid, dim: int, cohort: pipeline.Cohort
+) -> dict[str, Any]:
   """Returns what is measured beside the record."""
   share = grid.share_stddev / grid.scale
   return dict(
@@ -210,22 +193,14 @@ def _check_cohort(
   clients_per_round: float, least: Any, largest: Any
 ) -> pipeline.Cohort:
   """Returns the bounds of a cohort, each of which is P if it is not given."""
-  bounds = []
-  for name, bound, at_least in (
-    ('min_clients_per_round', least, 0),
-    ('max_clients_per_round', largest, 1),
-  ):
-    if bound is None and not clients_per_round.is_integer():
-      raise ValueError(
-        f'`{name}` must be given where `clients_per_round` is not an integer, '
-        f'found None and {clients_per_round}.'
-      )
-    bound = int(clients_per_round) if bound is None else bound
-    bounds.append(argument_checks.check_integer(name, bound, at_least=at_least))
-  cohort = pipeline.Cohort(*bounds)
-  if cohort.least > cohort.largest:
-    raise ValueError(
-      '`min_clients_per_round` (P if it is not given) must be at most '
-      f'`max_clients_per_round`, found {cohort.least} and {cohort.largest}.'
-    )
-  return cohort
+  # P that is not an integer leaves `None`, which is refused as no integer.
+  whole = int(clients_per_round) if clients_per_round.is_integer() else None
+  least = argument_checks.check_integer(
+    'min_clients_per_round', whole if least is None else least, at_least=0
+  )
+  largest = argument_checks.check_integer(
+    'max_clients_per_round',
+    whole if largest is None else largest,
+    at_least=max(least, 1),
+  )
+  return pipeline.Cohort(least, largest)

@@ -1,13 +1,14 @@
-"""Checks of aggregation factories, and factories around others."""
+"""Factories around others, and checks of factories that are given."""
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators import values
+from tff_clipping.mechanism import MECHANISM
 
 SumFactory: TypeAlias = tff.aggregators.UnweightedAggregationFactory
 
@@ -21,11 +22,7 @@ BuildWrapper: TypeAlias = Callable[
 
 
 def check_factory(name: str, value: Any) -> tff.aggregators.AggregationFactory:
-  """Returns `value` if it is an aggregation factory, weighted or not.
-
-  Raises:
-    TypeError: If `value` is not a factory.
-  """
+  """Returns `value` if it is an aggregation factory, weighted or not."""
   if not isinstance(
     value,
     (
@@ -40,24 +37,8 @@ def check_factory(name: str, value: Any) -> tff.aggregators.AggregationFactory:
   return value
 
 
-def check_sum_factory(name: str, value: Any) -> SumFactory:
-  """Returns `value` if it is an unweighted factory; `SumFactory` for `None`.
-
-  Raises:
-    TypeError: If `value` is not an unweighted factory.
-  """
-  if value is None:
-    return tff.aggregators.SumFactory()
-  return check_unweighted_factory(name, value)
-
-
 def check_unweighted_factory(name: str, value: Any) -> SumFactory:
-  """Returns `value` if it is an unweighted aggregation factory.
-
-  Raises:
-    TypeError: If `value` is not an unweighted factory. The message says why
-      weights are refused.
-  """
+  """Returns `value` if it is an unweighted aggregation factory."""
   if isinstance(value, tff.aggregators.WeightedAggregationFactory):
     raise TypeError(
       f'`{name}` must be unweighted, found {value!r}: weights, such as example '
@@ -71,6 +52,40 @@ def check_unweighted_factory(name: str, value: Any) -> SumFactory:
   return value
 
 
+def check_sum_factory(name: str, value: Any) -> SumFactory:
+  """Returns an unweighted factory; `tff.aggregators.SumFactory` for `None`."""
+  if value is None:
+    return tff.aggregators.SumFactory()
+  return check_unweighted_factory(name, value)
+
+
+class UnweightedFactory(tff.aggregators.UnweightedAggregationFactory):
+  """A factory whose processes come from a function of the values' type."""
+
+  def __init__(
+    self, create: Callable[[tff.Type], tff.templates.AggregationProcess]
+  ):
+    """Initializes the factory."""
+    self._create = create
+
+  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
+    """Creates the process for values of `value_type`; see the base class."""
+    return self._create(values.check_float_leaves(value_type))
+
+
+class _WeightedFactory(tff.aggregators.WeightedAggregationFactory):
+  """A factory with weights whose processes come from a function."""
+
+  def __init__(self, create):
+    self._create = create
+
+  def create(
+    self, value_type: Any, weight_type: Any
+  ) -> tff.templates.AggregationProcess:
+    """Creates the process for `value_type`; see the base class."""
+    return self._create(values.check_float_leaves(value_type), weight_type)
+
+
 def wrap_factory(
   inner: tff.aggregators.AggregationFactory, build: BuildWrapper
 ) -> tff.aggregators.AggregationFactory:
@@ -80,64 +95,79 @@ def wrap_factory(
     inner: The other factory.
     build: What the factory does around it.
   """
+
+  def create(value_type, *weight_type):
+    initialize, trace = build(
+      value_type, lambda sent_type: inner.create(sent_type, *weight_type)
+    )
+    return build_process(initialize, trace, value_type, *weight_type)
+
   if isinstance(inner, tff.aggregators.WeightedAggregationFactory):
-    return _WeightedWrapper(inner, build)
-  return _UnweightedWrapper(inner, build)
+    return _WeightedFactory(create)
+  return UnweightedFactory(create)
 
 
-class _UnweightedWrapper(tff.aggregators.UnweightedAggregationFactory):
-  """A factory around one without weights."""
+def build_process(
+  initialize: tff.Computation,
+  trace: Callable[..., tff.templates.MeasuredProcessOutput],
+  *client_types: Any,
+) -> tff.templates.AggregationProcess:
+  """Returns a process from its initial state and a trace of a round.
 
-  def __init__(self, inner, build):
-    self._inner = inner
-    self._build = build
+  Args:
+    initialize: Returns the initial state, at the server.
+    trace: Takes the state, the values and, where there are some, the weights.
+    client_types: The types of the values and of the weights.
+  """
+  parameter = collections.OrderedDict(
+    state=initialize.type_signature.result,
+    **{
+      name: tff.FederatedType(client_type, tff.CLIENTS)
+      for name, client_type in zip(
+        ('value', 'weight'), client_types, strict=False
+      )
+    },
+  )
 
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for values of `value_type`; see the base class."""
-    values.check_float_leaves(value_type)
-    initialize, trace = self._build(value_type, self._inner.create)
+  @tff.federated_computation(parameter)
+  def next_fn(given):
+    return trace(*given)
 
-    @tff.federated_computation(
-      initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
-    )
-    def next_fn(state, value):
-      return trace(state, value)
-
-    return tff.templates.AggregationProcess(initialize, next_fn)
-
-
-class _WeightedWrapper(tff.aggregators.WeightedAggregationFactory):
-  """A factory around one with weights, which it passes on."""
-
-  def __init__(self, inner, build):
-    self._inner = inner
-    self._build = build
-
-  def create(
-    self, value_type: Any, weight_type: Any
-  ) -> tff.templates.AggregationProcess:
-    """Creates the process for `value_type`; see the base class."""
-    values.check_float_leaves(value_type)
-    initialize, trace = self._build(
-      value_type, lambda sent: self._inner.create(sent, weight_type)
-    )
-
-    @tff.federated_computation(
-      initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
-      tff.FederatedType(weight_type, tff.CLIENTS),
-    )
-    def next_fn(state, value, weight):
-      return trace(state, value, weight)
-
-    return tff.templates.AggregationProcess(initialize, next_fn)
+  return tff.templates.AggregationProcess(initialize, next_fn)
 
 
-def named(measurements: Any) -> collections.OrderedDict:
-  """Returns measurements by name, in a graph; others under the name `inner`."""
-  if isinstance(measurements, collections.OrderedDict):
-    return collections.OrderedDict(measurements)
-  if tf.nest.flatten(measurements):
-    return collections.OrderedDict(inner=measurements)
-  return collections.OrderedDict()
+def measure_beside(
+  output: tff.templates.MeasuredProcessOutput,
+  seen: tff.Value,
+  measure: Callable[[Any], Mapping[str, tf.Tensor]],
+  *,
+  keeps_record: bool,
+) -> tff.templates.MeasuredProcessOutput:
+  """Returns the output of a round with more measurements beside its own.
+
+  Args:
+    output: The output. Measurements without names get the name `inner`.
+    seen: What is measured, at the server.
+    measure: Returns its measurements by name, in a graph.
+    keeps_record: Whether the record of a mechanism still holds.
+  """
+
+  @tff.tensorflow.computation(
+    output.measurements.type_signature.member, seen.type_signature.member
+  )
+  def join(measurements, seen):
+    joined = collections.OrderedDict()
+    if isinstance(measurements, collections.OrderedDict):
+      joined.update(measurements)
+    elif tf.nest.flatten(measurements):
+      joined['inner'] = measurements
+    if not keeps_record:
+      joined.pop(MECHANISM, None)
+    joined.update(measure(seen))
+    return joined
+
+  return tff.templates.MeasuredProcessOutput(
+    output.state,
+    output.result,
+    tff.federated_map(join, (output.measurements, seen)),
+  )

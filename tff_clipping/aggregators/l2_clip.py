@@ -45,26 +45,12 @@ _MAX_SUM_OF_SQUARES = float(np.finfo(np.float32).max)
 
 
 def check_clipping_norm(name: str, clipping_norm: Any) -> float:
-  """Returns `clipping_norm` as a `float` if an update can be clipped to it.
-
-  Args:
-    name: The argument's name in the message.
-    clipping_norm: A number from `MIN_CLIPPING_NORM` to `MAX_CLIPPING_NORM`.
-
-  Raises:
-    TypeError: If it is not a number.
-    ValueError: If it is not finite, not positive, too small or too large.
-  """
+  """Returns `clipping_norm` as a float if an update can be clipped to it."""
   number = argument_checks.check_positive(name, clipping_norm)
-  if number < MIN_CLIPPING_NORM:
+  if not MIN_CLIPPING_NORM <= number <= MAX_CLIPPING_NORM:
     raise ValueError(
-      f'`{name}` must be at least {MIN_CLIPPING_NORM}, where float32 '
-      f'still squares exactly enough, found {clipping_norm!r}.'
-    )
-  if number > MAX_CLIPPING_NORM:
-    raise ValueError(
-      f'`{name}` must be at most {MAX_CLIPPING_NORM}, found {clipping_norm!r}: '
-      'an update whose square is beyond float32 becomes zero.'
+      f'`{name}` must be from {MIN_CLIPPING_NORM} to {MAX_CLIPPING_NORM}, so '
+      f'that float32 holds squares, found {clipping_norm!r}.'
     )
   return number
 
@@ -74,11 +60,11 @@ class Clipped(NamedTuple):
 
   Attributes:
     value: The clipped value, of the structure, shapes and dtypes of the input.
-    norm: The L2 norm before the clip, a `float32` scalar; 0 for a value that
-      was zeroed, so that no estimate that is fed with it becomes NaN.
-    was_clipped: An `int32` scalar, 1 if the norm was above the clipping norm,
-      and the value was not zeroed.
-    was_zeroed: An `int32` scalar, 1 if the value was not finite or too long.
+    norm: The L2 norm before the clip, `float32`; 0 for a value that was zeroed,
+      so that no estimate that is fed with it becomes NaN.
+    was_clipped: `int32`, 1 if the norm was above the clipping norm, and the
+      value was not zeroed.
+    was_zeroed: `int32`, 1 if the value was not finite or too long.
   """
 
   value: Any
@@ -109,9 +95,6 @@ def clip_by_l2_norm(value: Any, clipping_norm: Any) -> Clipped:
       `float64`. A number that was rounded to `float32` is not exceeded either.
       Where it is a tensor that is NaN or below `MIN_CLIPPING_NORM`, the result
       is zero.
-
-  Returns:
-    A `Clipped`.
 
   Source: Eq. (clip) and line "Clip" of Alg. CE-FedAvg.
   """
@@ -168,14 +151,9 @@ def zero_if_not_finite(value: Any) -> Clipped:
 
 
 def l2_norm(value: Any) -> tf.Tensor:
-  """Returns the L2 norm of a structure of floating-point tensors.
+  """Returns the L2 norm of a structure of tensors, a `float64` scalar.
 
-  Args:
-    value: As for `clip_by_l2_norm`.
-
-  Returns:
-    A `float64` scalar; not finite if `value` is not, or if the squares of the
-    elements overflow.
+  It is not finite if `value` is not, or if the squares of elements overflow.
   """
   return tf.sqrt(_sum_of_squares(tf.nest.flatten(value))[0])
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
@@ -39,8 +38,8 @@ def local_gaussian_noise_factory(
   Guarantee: what is released has noise of standard deviation s. A round of
   other than P clients fails and releases nothing: its noise would tell how many
   they were. So it is for cohorts of a fixed size, as the sampling 'fixed_size'
-  of a plan draws them. Cohorts whose size is secret need noise at the server,
-  by `gaussian_noise_factory`.
+  of a plan draws them. Cohorts whose size is secret need the noise of
+  `gaussian_noise_factory`, at the server.
 
   The server behind a secure summation sees no more than what is released. But
   it knows who is in each cohort, so that no sampling hides a client from it: a
@@ -49,16 +48,14 @@ def local_gaussian_noise_factory(
   released. A secure summation that hides the single values must also refuse
   other cohorts.
 
-  What is released lies on a grid that depends on s and P alone: clients' values
-  are rounded towards zero to it, shares are drawn on it, and sums are exact, as
-  for `gaussian_noise_factory`.
+  What is released lies on a grid that depends on s and P alone, to which
+  clients' values are rounded towards zero.
 
   It does not clip; put it inside a clip. Noise of its own for each client,
-  tensor and round comes from the random numbers of the kernel where the client
-  runs: no secret is in what is sent to clients. Where there is no Linux kernel,
-  a client fails; there is no key for repeatable runs, since an aggregator
-  cannot tell its clients apart. Noise at the server, by
-  `gaussian_noise_factory`, has the same distribution and takes a key.
+  tensor and round comes from the random numbers of the Linux kernel where the
+  client runs, without which it fails: no secret is in what is sent to clients.
+  There is no key for repeatable runs, since an aggregator cannot tell its
+  clients apart.
 
   Measurements:
     noise_stddev: s, that on the sum, `float32`.
@@ -77,9 +74,6 @@ def local_gaussian_noise_factory(
       the sum alone.
     clients_per_round: P, the size of every cohort, positive.
 
-  Returns:
-    An unweighted aggregation factory.
-
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
     ValueError: If a number is out of range, or `inner_agg_factory` is a
@@ -91,110 +85,92 @@ def local_gaussian_noise_factory(
   clients_per_round = argument_checks.check_integer(
     'clients_per_round', clients_per_round, at_least=1
   )
-  sum_factory = factories.check_sum_factory(
-    'inner_agg_factory', inner_agg_factory
-  )
   share = noise_stddev / math.sqrt(clients_per_round)
-  check_room(share, sum_factory)
+  return noised_sum_factory(
+    noise_stddev,
+    factories.check_sum_factory('inner_agg_factory', inner_agg_factory),
+    clients_per_round=clients_per_round,
+    constants={
+      'noise_stddev': np.float32(noise_stddev),
+      'share_noise_stddev': np.float32(share),
+    },
+  )
+
+
+def noised_sum_factory(
+  noise_stddev: float,
+  sum_factory: SumFactory,
+  *,
+  clients_per_round: int,
+  clip: clipping.Clip = clipping.NO_CLIP,
+  denominator: float = 1.0,
+  constants: Mapping[str, Any],
+) -> SumFactory:
+  """Returns the factory of a sum, or mean, of values with shares of the noise.
+
+  The arguments are those of `server_noise.noised_sum_factory`, where
+  `noise_stddev` is that of all shares together.
+  """
+  share = noise_stddev / math.sqrt(clients_per_round)
+  _check_room(share, sum_factory, clip.norm)
+  cohort = pipeline.Cohort(clients_per_round, clients_per_round)
 
   def build(value_type):
-    return build_steps(
-      value_type,
-      share,
-      sum_factory,
-      constants={
-        'noise_stddev': np.float32(noise_stddev),
-        'share_noise_stddev': np.float32(share),
-      },
-    )
+    clip_value = clip.build(value_type)
 
-  cohort = pipeline.Cohort(clients_per_round, clients_per_round)
-  return pipeline.NoisedSumFactory(build, cohort=cohort)
+    def send(value):
+      # What is on the grid of a secure sum is summed as it is.
+      step = tf.maximum(
+        _STEPS * grid.grid_step(share),
+        tf.constant(getattr(sum_factory, 'step', 0.0), tf.float64),
+      )
+      clipped = clip_value(value).value
+      on_grid = grid.round_towards_zero(clipped, step, clip.norm)
+      noises = gaussian.draw_gaussian(
+        [leaf.shape for leaf in tf.nest.flatten(on_grid)],
+        share,
+        keys.fresh_key(),
+      )
+      noises = [grid.round_noise(noise, step) for noise in noises]
+      return gaussian.add_noise(on_grid, noises, step), tf.constant(1)
+
+    def initial():
+      return collections.OrderedDict(privacy_noise=keys.initial_state(None))
+
+    def release(total, kept, num_clients):
+      total = pipeline.check_cohort(total, num_clients, cohort)
+      return total, kept, constants
+
+    return pipeline.Steps(sum_factory, initial, send, release)
+
+  return pipeline.noised_sum_factory(build, denominator)
 
 
-def check_room(
-  share_stddev: float, sum_factory: Any, clipping_norm: float = 0.0
-) -> None:
+def _check_room(share_stddev: float, sum_factory: Any, norm: float) -> None:
   """Raises if a secure sum would clamp the noise of clients, or round it off.
 
-  Args:
-    share_stddev: The standard deviation of what one client adds.
-    sum_factory: Sums the noised values.
-    clipping_norm: What bounds the values; 0 if it is not known.
-
-  Raises:
-    ValueError: If it was made for less noise, for shorter values, or for so
-      large values that its steps are too coarse for the noise.
+  `norm` bounds the values; infinite, they are clipped elsewhere, to the norm
+  that the secure sum is for.
   """
   if not isinstance(sum_factory, secure_sum.SecureSumFactory):
     return
-  if sum_factory.step > grid.RELATIVE_STEP_OF_SHARES * share_stddev:
+  coarsest = grid.RELATIVE_STEP_OF_SHARES * share_stddev
+  if sum_factory.step > coarsest:
     raise ValueError(
       'A sum of shares must be fine enough for the noise, in steps of at most '
-      f'{grid.RELATIVE_STEP_OF_SHARES * share_stddev:g}, found a '
-      f'`secure_sum_factory` with the bound {sum_factory.bound:g} and steps of '
-      f'{sum_factory.step:g}: it would round the noise of a client, '
-      f'{share_stddev:g}.'
+      f'{coarsest:g}, found a `secure_sum_factory` with the bound '
+      f'{sum_factory.bound:g} and steps of {sum_factory.step:g}: it would '
+      f'round the noise of a client, {share_stddev:g}.'
     )
-  room = sum_factory.local_noise_stddev
-  if room is None or room < share_stddev:
-    raise ValueError(
-      'A sum of shares must leave room for the noise, found a '
-      f'`secure_sum_factory` with `local_noise_stddev` {room}, where each '
-      f'client adds {share_stddev:g}, `noise_stddev` over the root of '
-      '`clients_per_round`: it would clamp the noise.'
-    )
-  least = clipping_norm + secure_sum.NOISE_STDDEVS * share_stddev
+  if math.isinf(norm):
+    norm = sum_factory.clipping_norm
+  least = norm + gaussian.LARGEST_DRAW * share_stddev
   # Both bounds were added up by the same steps.
   if sum_factory.bound < least * (1 - 1e-9):
     raise ValueError(
       'A sum of shares must have room for the noise on clipped values, a bound '
       f'of at least {least:g}, found a `secure_sum_factory` with the bound '
-      f'{sum_factory.bound:g}: it would clamp the noise.'
+      f'{sum_factory.bound:g}: it would clamp the noise. Its '
+      '`local_noise_stddev` must be that of a client, `noise_stddev` over the '
+      f'root of `clients_per_round`, {share_stddev:g}.'
     )
-
-
-def build_steps(
-  value_type: tff.Type,
-  share_stddev: float,
-  sum_factory: SumFactory,
-  *,
-  clip: clipping.Clip = clipping.NO_CLIP,
-  constants: Mapping[str, Any],
-) -> pipeline.Steps:
-  """Returns the steps of a sum of values with a share of the noise each.
-
-  Args:
-    value_type: The type of the clients' values.
-    share_stddev: The standard deviation of what one client adds.
-    sum_factory: Sums the noised values.
-    clip: Of the clients' values.
-    constants: What is measured.
-  """
-  clip_value = clip.build(value_type)
-
-  def send(value):
-    # What is on the grid of a secure sum is summed as it is.
-    step = tf.maximum(
-      _STEPS * grid.grid_step(share_stddev),
-      tf.constant(getattr(sum_factory, 'step', 0.0), tf.float64),
-    )
-    on_grid = grid.round_towards_zero(clip_value(value).value, step, clip.norm)
-    noises = gaussian.draw_gaussian(
-      [leaf.shape for leaf in tf.nest.flatten(on_grid)],
-      share_stddev,
-      keys.fresh_key(),
-    )
-    noises = [grid.round_noise(noise, step) for noise in noises]
-    return gaussian.add_noise(on_grid, noises, step)
-
-  def initial():
-    return collections.OrderedDict(privacy_noise=keys.initial_state(None))
-
-  return pipeline.Steps(
-    sum_factory,
-    initial,
-    send,
-    lambda total, kept, _: (total, kept),
-    lambda _: constants,
-  )

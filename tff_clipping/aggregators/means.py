@@ -21,21 +21,14 @@ def clipped_mean_factory(
   """Clips the updates and takes their mean: CE-FedAvg, without privacy.
 
   At CLIENTS, clip(x_i, c); at SERVER, their sum over the number of clients that
-  took part. No client, no change: the mean of an empty cohort is 0.
+  took part. The mean of an empty cohort is 0.
 
-  Measurements: those of `difference_clipping_factory` (`clipping`,
-  `clipping_norm`, `clipped_count`, `zeroed_count`), all exact.
+  Measurements and errors: those of `difference_clipping_factory`, with its
+  exact counts.
 
   Args:
     clipping_norm: c, or a process that estimates it; see
       `difference_clipping_factory`.
-
-  Returns:
-    An unweighted aggregation factory.
-
-  Raises:
-    TypeError: If `clipping_norm` is of the wrong kind.
-    ValueError: If it is not finite or too small.
 
   Source: Alg. CE-FedAvg, lines "Clip" and "Global averaging".
   """
@@ -62,9 +55,6 @@ def fixed_denominator_mean_factory(
       is longer than its clip.
     sum_factory: Sums the values. `None` is `tff.aggregators.SumFactory()`.
 
-  Returns:
-    An unweighted aggregation factory.
-
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If `clients_per_round` is not finite, or less than 1.
@@ -90,9 +80,6 @@ def realized_mean_factory(
   Args:
     sum_factory: Sums the values. `None` is `tff.aggregators.SumFactory()`.
 
-  Returns:
-    An unweighted aggregation factory.
-
   Raises:
     TypeError: If `sum_factory` is no unweighted factory.
   """
@@ -113,7 +100,9 @@ def _mean_factory(
     # no room.
     @tff.tensorflow.computation(value_type)
     def widen(value):
-      return values.widen(value, tf.float32)
+      return tf.nest.map_structure(
+        lambda t: tf.cast(t, tf.float32) if t.dtype.size < 4 else t, value
+      )
 
     wide_type = widen.type_signature.result
     inner = create_inner(wide_type)

@@ -1,8 +1,7 @@
 """Private means: what most users want, in one call.
 
-Each is the whole way from a client's update to the mean that is released: clip,
-grid, sum, exact noise, public denominator. Nothing of somebody's own is inside,
-so that a mean knows what it does, and measures it as a `Mechanism`.
+Each is the whole `pipeline`, so that a mean knows what it does, and measures it
+as a `Mechanism`.
 """
 
 import functools
@@ -18,7 +17,6 @@ from tff_clipping.aggregators import (
   correlated_noise,
   factories,
   local_gaussian_noise,
-  pipeline,
   secure_sum,
   server_noise,
 )
@@ -44,9 +42,9 @@ def dp_mean_factory(
   Guarantee: a round is the Gaussian mechanism with noise multiplier z under
   adding or removing one client, and z / 2 under replacing one, on the cohort
   that was sampled; the accountant takes the sampling into account. It holds for
-  the numbers that are released; `aggregators.noise` has the theorem. The
-  weights are uniform, and there is no weighted form. An update that is not
-  finite, or whose sum of squares is above the largest `float32`, becomes zero.
+  the numbers that are released; `aggregators.noise` has the theorem. An update
+  that is not finite, or whose sum of squares is above the largest `float32`,
+  becomes zero.
 
   Measurements:
     mechanism: A `Mechanism` of the kind 'gaussian' as JSON; absent if
@@ -67,11 +65,7 @@ def dp_mean_factory(
     sum_factory: Sums the clipped updates, and neither divides nor lengthens
       them. `None` is `tff.aggregators.SumFactory()`; see also
       `secure_sum_factory`.
-    noise_key: `None` for fresh noise, or a pair of integers for tests; see
-      `gaussian_noise_factory`.
-
-  Returns:
-    An unweighted aggregation factory.
+    noise_key: As for `gaussian_noise_factory`.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
@@ -81,18 +75,16 @@ def dp_mean_factory(
     which has the same distribution. Departs from it in dividing by P in every
     round. McMahan et al. 2018, Sec. 2, for norms of tensors.
   """
-  noise_key = server_noise.check_noise_key(noise_key)
-
-  return _build_factory(
+  return _mean_factory(
+    functools.partial(
+      server_noise.noised_sum_factory,
+      noise_key=noise_key,
+      multiplier=noise_multiplier,
+    ),
     clipping_norm,
     noise_multiplier,
     clients_per_round,
     sum_factory,
-    functools.partial(
-      server_noise.build_steps,
-      noise_key=noise_key,
-      multiplier=noise_multiplier,
-    ),
     kind='gaussian',
   )
 
@@ -119,37 +111,23 @@ def correlated_dp_mean_factory(
   Measurements: those of `dp_mean_factory`; the record is of the kind
   'correlated', and has the digest of the strategy.
 
-  Args:
-    clipping_norm: c, or the norms of tensors, as for `dp_mean_factory`.
-    noise_multiplier: z, the standard deviation of a draw over c.
-    clients_per_round: P, the size of a cohort; at least 1.
-    strategy: How the noise of a round depends on those before.
-    sum_factory: As for `dp_mean_factory`.
-    noise_key: `None` for fresh draws, or a pair of integers for tests; see
-      `correlated_noise_factory`.
-
-  Returns:
-    An unweighted aggregation factory.
-
-  Raises:
-    TypeError: If an argument is of the wrong kind.
-    ValueError: If a number is out of range.
+  The other arguments, and the errors, are those of `dp_mean_factory`, where
+  `noise_multiplier` is the standard deviation of a draw over c. `strategy` says
+  how the noise of a round depends on the rounds before.
   """
   recurrence = correlated_noise.check_strategy(strategy)
-  noise_key = server_noise.check_noise_key(noise_key)
-
-  return _build_factory(
-    clipping_norm,
-    noise_multiplier,
-    clients_per_round,
-    sum_factory,
+  return _mean_factory(
     functools.partial(
-      server_noise.build_steps,
+      server_noise.noised_sum_factory,
       noise_key=noise_key,
       recurrence=recurrence,
       # A client that takes part moves the draws by c at least.
       multiplier=noise_multiplier,
     ),
+    clipping_norm,
+    noise_multiplier,
+    clients_per_round,
+    sum_factory,
     kind='correlated',
     strategy=correlated_noise.strategy_digest(recurrence),
   )
@@ -173,48 +151,25 @@ def local_gaussian_mean_factory(
 
   Measurements: those of `dp_mean_factory`; the record is of the kind 'shares'.
 
-  Args:
-    clipping_norm: c, or the norms of tensors, as for `dp_mean_factory`.
-    noise_multiplier: z, the standard deviation of the noise on the sum over c.
-    clients_per_round: P, the size of every cohort, positive.
-    sum_factory: Sums the noised updates. `None` is
-      `tff.aggregators.SumFactory()`. With `secure_sum_factory(c,
-      local_noise_stddev=z * c / sqrt(P))` the server sees the sum alone.
-
-  Returns:
-    An unweighted aggregation factory.
-
-  Raises:
-    TypeError: If an argument is of the wrong kind.
-    ValueError: If a number is out of range, or `sum_factory` is a
-      `secure_sum_factory` without room for the noise.
+  The arguments and the errors are those of `dp_mean_factory`, where
+  `clients_per_round` is an integer, the size of every cohort. With
+  `secure_sum_factory(c, local_noise_stddev=z * c / sqrt(P))` the server sees
+  the sum alone; a `secure_sum_factory` without room for the noise is refused.
 
   Source: Alg. DP-FedAvg.
   """
   clients_per_round = argument_checks.check_integer(
     'clients_per_round', clients_per_round, at_least=1
   )
-
-  z = argument_checks.check_positive('noise_multiplier', noise_multiplier)
-  norm = clipping.build_clip(clipping_norm).norm
-  share = server_noise.check_noise_stddev(z * norm) / math.sqrt(
-    clients_per_round
-  )
-  local_gaussian_noise.check_room(share, sum_factory, norm)
-
-  def build_steps(value_type, stddev, total, **pipeline_parts):
-    del stddev  # The share is enough.
-    return local_gaussian_noise.build_steps(
-      value_type, share, total, **pipeline_parts
-    )
-
-  return _build_factory(
+  return _mean_factory(
+    functools.partial(
+      local_gaussian_noise.noised_sum_factory,
+      clients_per_round=clients_per_round,
+    ),
     clipping_norm,
     noise_multiplier,
     clients_per_round,
     sum_factory,
-    build_steps,
-    cohort=pipeline.Cohort(clients_per_round, clients_per_round),
     kind='shares',
     min_clients=clients_per_round,
     max_clients=clients_per_round,
@@ -222,17 +177,11 @@ def local_gaussian_mean_factory(
 
 
 def check_clients_per_round(clients_per_round: Any) -> float:
-  """Returns P, by which a sum is divided, as a float.
-
-  Raises:
-    TypeError: If it is not a number.
-    ValueError: If it is not finite, or less than 1: a sum that is divided by
-      less is longer than its clip.
-  """
+  """Returns P, by which a sum is divided, as a float of at least 1."""
   number = argument_checks.check_positive(
     'clients_per_round', clients_per_round
   )
-  if number < 1.0:
+  if number < 1.0:  # A sum that is divided by less is longer than its clip.
     raise ValueError(f'`clients_per_round` must be at least 1, found {number}.')
   return number
 
@@ -240,16 +189,14 @@ def check_clients_per_round(clients_per_round: Any) -> float:
 def record_of(
   mechanism: Mechanism, sum_factory: SumFactory
 ) -> Mapping[str, str]:
-  """Returns the measurement of a record, by its name, if the record holds.
-
-  There is none of a sum of somebody's own, of which nobody knows what it does,
-  and none where so much is summed that `float64` may round.
-  """
+  """Returns the measurement of a record, by its name, if the record holds."""
+  # Nobody knows what a sum of somebody's own does.
   if not secure_sum.is_plain_sum(sum_factory):
     return {}
   p, z = mechanism.clients_per_round, mechanism.noise_multiplier
   # How large sums of clipped values are at most, in steps of their grid: of
-  # twice P clients, or of P with their shares of the noise.
+  # twice P clients, or of P with their shares of the noise. `float64` may round
+  # larger ones.
   if mechanism.kind == 'shares':
     largest = 2.0**26 * p * (math.sqrt(p) / z + gaussian.LARGEST_DRAW)
   else:
@@ -257,28 +204,17 @@ def record_of(
   return {MECHANISM: mechanism.to_json()} if largest <= 2.0**53 else {}
 
 
-def _build_factory(
+def _mean_factory(
+  noised_sum_factory: Callable[..., SumFactory],
   clipping_norm: Any,
   noise_multiplier: Any,
   clients_per_round: Any,
   sum_factory: SumFactory | None,
-  build_steps: Callable[..., pipeline.Steps],
-  *,
-  cohort: pipeline.Cohort | None = None,
   **record: Any,
 ) -> SumFactory:
-  """Returns the factory of a private mean.
+  """Returns the factory of a private mean, around that of a noised sum.
 
-  Args:
-    clipping_norm: As for `dp_mean_factory`.
-    noise_multiplier: As for `dp_mean_factory`.
-    clients_per_round: As for `dp_mean_factory`.
-    sum_factory: As for `dp_mean_factory`.
-    build_steps: Returns the steps for values of a type, from the standard
-      deviation of the noise and the sum; and by name, from the clip and the
-      constants that are measured.
-    cohort: The bounds of a cohort.
-    **record: The kind of the noise, and what the record has of the kind.
+  `record` has the kind of the noise, and the fields of that kind.
   """
   clip = clipping.build_clip(clipping_norm)
   z = argument_checks.check_positive('noise_multiplier', noise_multiplier)
@@ -293,11 +229,10 @@ def _build_factory(
     public=tuple(constants),
     **record,
   )
-  constants = {**record_of(mechanism, sum_factory), **constants}
-
-  def build(value_type):
-    return build_steps(
-      value_type, stddev, sum_factory, clip=clip, constants=constants
-    )
-
-  return pipeline.NoisedSumFactory(build, denominator, cohort)
+  return noised_sum_factory(
+    stddev,
+    sum_factory,
+    clip=clip,
+    denominator=denominator,
+    constants={**record_of(mechanism, sum_factory), **constants},
+  )

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators import l2_clip, values
+from tff_clipping.aggregators import factories, l2_clip, values
 from tff_clipping.aggregators.noise import gaussian
 
 # Clients send integers of 32 bits, which are summed in 64: more than 2^31
@@ -18,8 +18,6 @@ _BITS = 32
 _OFFSET = 2 ** (_BITS - 1) - 1
 # The largest magnitude that is sent.
 _LARGEST = _OFFSET - 2**10
-# No draw of a client's noise is beyond this many standard deviations.
-NOISE_STDDEVS = gaussian.LARGEST_DRAW
 
 
 def secure_sum_factory(
@@ -35,21 +33,16 @@ def secure_sum_factory(
   multiplied by the step. B = c, or c + 12.1 `local_noise_stddev` if the clients
   add noise.
 
-  Guarantee: no element of an update whose norm is at most c is out of bounds,
-  and no sum of fewer than 2^31 clients wraps. Rounding towards zero never
-  lengthens an update: what a clip promises of norms still holds for what is
-  summed, and the sensitivity of the sum is c. An element loses less than a
-  step, at most B * 1e-9; on a grid that is coarser, nothing.
-
-  An element outside [-B, B] is clamped, and one that is not a number becomes 0;
-  both are counted. With noise at the clients, which ends at 12.1 standard
-  deviations, no element of a clipped update is.
+  Guarantee: no sum of fewer than 2^31 clients wraps. Rounding towards zero
+  never lengthens an update, so that the sensitivity of the sum of clipped
+  updates is c. An element loses less than a step, at most B * 1e-9; on a grid
+  that is coarser, nothing. An element outside [-B, B] is clamped, and one that
+  is not a number becomes 0. No element of a clipped update is out of bounds,
+  nor with the noise of clients, which ends at 12.1 standard deviations.
 
   The server of `tff.backends.test` contexts and of `tff_clipping.runtime` adds
-  up the integers in the clear: they simulate the summation. Noise of
-  `local_gaussian_noise_factory` lies on the steps of the sum, and
-  `aggregators.noise` has its guarantee. `distributed_gaussian_mean_factory` is
-  for a modulus of fewer bits.
+  up the integers in the clear: they simulate the summation.
+  `distributed_gaussian_mean_factory` is for a modulus of fewer bits.
 
   Measurements:
     secure_sum_bound: B, `float32`.
@@ -61,72 +54,59 @@ def secure_sum_factory(
       1e19.
     local_noise_stddev: The standard deviation of the noise that each client
       adds before the sum, as `local_gaussian_noise_factory` does. `None` if it
-      adds none; noise at the server comes after the sum and does not count
-      here.
-
-  Returns:
-    An unweighted aggregation factory.
+      adds none, as where the server adds noise.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
-    ValueError: If an argument is not positive and finite.
+    ValueError: If a number is out of range.
   """
-  bound = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
+  norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
+  noise = 0.0
   if local_noise_stddev is not None:
-    local_noise_stddev = argument_checks.check_positive(
+    noise = argument_checks.check_positive(
       'local_noise_stddev', local_noise_stddev
     )
-    bound += NOISE_STDDEVS * local_noise_stddev
-  return SecureSumFactory(bound, local_noise_stddev)
+  return SecureSumFactory(norm, norm + gaussian.LARGEST_DRAW * noise)
 
 
 class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
   """The factory that `secure_sum_factory` returns.
 
   Attributes:
+    clipping_norm: c.
     bound: B, the largest magnitude of an element that is not clamped.
-    local_noise_stddev: The noise that its bound leaves room for; `None` for
-      none.
     step: A power of 2, of which sums are multiples.
   """
 
-  def __init__(self, bound, local_noise_stddev):
+  def __init__(self, clipping_norm: float, bound: float):
     """Initializes the factory; see `secure_sum_factory`."""
+    self.clipping_norm = clipping_norm
     self.bound = bound
     self.step = _power_of_2(bound / _LARGEST)
-    self.local_noise_stddev = local_noise_stddev
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     values.check_float_leaves(value_type)
-    bound = self.bound
+    bound, step = self.bound, self.step
     specs = values.specs_of(value_type)
 
     @tff.tensorflow.computation(value_type)
     def encode(value):
-      encoded = tf.nest.map_structure(
-        lambda t: _encode(t, bound, self.step), value
-      )
+      encoded = tf.nest.map_structure(lambda t: _encode(t, bound, step), value)
       is_out = [_is_out_of_bounds(t, bound) for t in tf.nest.flatten(value)]
       return encoded, tf.cast(tf.reduce_any(tf.stack(is_out)), tf.int32)
 
     @tff.tensorflow.computation(encode.type_signature.result[0], np.int32)
     def decode(total, num_clients):
       return tf.nest.map_structure(
-        lambda t, spec: _decode(t, num_clients, self.step, spec.dtype),
-        total,
-        specs,
+        lambda t, spec: _decode(t, num_clients, step, spec.dtype), total, specs
       )
 
     @tff.federated_computation
     def initialize():
       return tff.federated_value((), tff.SERVER)
 
-    @tff.federated_computation(
-      initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
-    )
-    def next_fn(state, value):
+    def trace(state, value):
       encoded, is_out = tff.federated_map(encode, value)
       total = tff.federated_secure_sum_bitwidth(encoded, _BITS)
       count = tff.federated_secure_sum_bitwidth(is_out, 1)
@@ -138,27 +118,21 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
         secure_sum_out_of_bounds_count=count,
       )
       return tff.templates.MeasuredProcessOutput(
-        state=state,
-        result=tff.federated_map(decode, (total, num_clients)),
-        measurements=tff.federated_zip(measurements),
+        state,
+        tff.federated_map(decode, (total, num_clients)),
+        tff.federated_zip(measurements),
       )
 
-    return tff.templates.AggregationProcess(initialize, next_fn)
+    return factories.build_process(initialize, trace, value_type)
 
 
-def is_plain_sum(factory: Any) -> bool:
-  """Returns whether a factory adds up, and does nothing else."""
-  return type(factory) in (tff.aggregators.SumFactory, SecureSumFactory)
-
-
-def keeps_grid(factory: Any, bound: float) -> bool:
-  """Returns whether a factory's sums of values on a grid are on the grid.
-
-  A secure sum clamps what is beyond its bound to a number off the grid.
+def is_plain_sum(factory: Any, bound: float = 0.0) -> bool:
+  """Returns whether a factory adds up values, and does nothing else to them.
 
   Args:
     factory: Sums the values.
-    bound: No element of a value is larger.
+    bound: No element of a value is larger. A secure sum clamps what is beyond
+      its own bound, to a number off the grid.
   """
   if type(factory) is SecureSumFactory:
     return bound <= factory.bound

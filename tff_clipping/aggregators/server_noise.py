@@ -4,11 +4,17 @@ import collections
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators import clipping, pipeline, secure_sum, values
+from tff_clipping.aggregators import (
+  clipping,
+  factories,
+  pipeline,
+  secure_sum,
+  values,
+)
 from tff_clipping.aggregators.factories import SumFactory
 from tff_clipping.aggregators.noise import gaussian, grid, keys, stream
 
@@ -18,13 +24,140 @@ _SLOTS = 'slots'
 _MIN_STDDEV, _MAX_STDDEV = 1e-37, 1e37
 
 
-def check_noise_key(noise_key: Any) -> keys.NoiseKey:
-  """Returns `noise_key` if it is a pair of 64-bit integers or `None`.
+def gaussian_noise_factory(
+  noise_stddev: float,
+  inner_agg_factory: SumFactory | None = None,
+  *,
+  noise_key: keys.NoiseKey = None,
+) -> SumFactory:
+  """Adds Gaussian noise to every element of an aggregate, at the SERVER.
+
+  At SERVER, `inner_agg_factory`'s result + N(0, `noise_stddev`^2), drawn once a
+  round. Around a sum it is the Gaussian mechanism.
+
+  Guarantee: if one client moves the result of `inner_agg_factory` by at most
+  `s` in L2, a round is the Gaussian mechanism with noise multiplier
+  `noise_stddev / s`. What bounds `s` is a clip, outside or inside: this factory
+  does not clip. An empty cohort gives 0 + noise. An update that is not finite
+  becomes zero. Nobody checks what is composed by hand, and it has no record of
+  a mechanism: `dp_mean_factory` has one.
+
+  The guarantee holds for the numbers that are released, by the theorem of
+  `aggregators.noise`. Clients' values are rounded towards zero to a grid of at
+  most 2^-29 standard deviations. An `inner_agg_factory` other than
+  `tff.aggregators.SumFactory`, such as a clip, or a secure sum that clamps, may
+  leave the grid: its result is rounded, and the noise is larger by a factor of
+  1 + 2^-24 sqrt(d), for d elements, which pays for the rounding up to a noise
+  multiplier of 32.
+
+  Measurements:
+    noise_stddev: The standard deviation, `float32`.
+
+  What `inner_agg_factory` measures is dropped: counts of clipped updates, for
+  example, are exact.
+
+  State: `privacy_noise`, the seed of the noise, if it takes one; `inner_agg`.
+
+  Args:
+    noise_stddev: The standard deviation, from 1e-37 to 1e37, in the unit of
+      the result. No noise is another pipeline, not 0.
+    inner_agg_factory: Sums the values, in `float64`; unweighted. `None` is
+      `tff.aggregators.SumFactory()`. Around a mean, or what compresses, the
+      noise is not that of the Gaussian mechanism.
+    noise_key: `None` draws fresh noise whenever a round runs, so that one that
+      is run twice is two releases. A pair of 64-bit integers is a seed, for
+      tests and simulations: noise is a function of the seed, the round and the
+      tensor, and whoever knows the seed can subtract the noise.
 
   Raises:
-    TypeError: If it is none of them.
-    ValueError: If one of the integers does not fit.
+    TypeError: If an argument is of the wrong kind, or the factory is weighted.
+    ValueError: If a number is out of range.
   """
+  noise_stddev = check_noise_stddev(noise_stddev)
+  return noised_sum_factory(
+    noise_stddev,
+    factories.check_sum_factory('inner_agg_factory', inner_agg_factory),
+    noise_key=noise_key,
+    constants={'noise_stddev': np.float32(noise_stddev)},
+  )
+
+
+def noised_sum_factory(
+  noise_stddev: float,
+  sum_factory: SumFactory,
+  *,
+  noise_key: keys.NoiseKey,
+  recurrence: stream.NoiseRecurrence | None = None,
+  clip: clipping.Clip = clipping.NO_CLIP,
+  multiplier: float = grid.PAID_MULTIPLIER,
+  denominator: float = 1.0,
+  constants: Mapping[str, Any],
+) -> SumFactory:
+  """Returns the factory of a sum, or mean, with noise of the server.
+
+  Args:
+    noise_stddev: The standard deviation of a draw.
+    sum_factory: Sums the clipped values.
+    noise_key: As for `gaussian_noise_factory`.
+    recurrence: How noise follows from the draws; `None` if it is independent.
+    clip: Of the clients' values.
+    multiplier: The noise multiplier of all rounds together, at most.
+    denominator: P.
+    constants: What is measured.
+  """
+  noise_key = check_noise_key(noise_key)
+  num_steps, shift = 1, 0.0
+  if recurrence is not None:
+    num_steps = stream.num_steps(recurrence)
+    shift = stream.rounding_shift(recurrence)
+  if not secure_sum.is_plain_sum(sum_factory, clip.norm):
+    shift += num_steps * grid.RELATIVE_STEP
+
+  def build(value_type):
+    clip_value = clip.build(value_type)
+    specs = tf.nest.flatten(values.specs_of(value_type))
+    stddev = noise_stddev * grid.noise_factor(
+      values.size_of(value_type), shift, multiplier
+    )
+
+    def initial():
+      state = keys.initial_state(noise_key)
+      if recurrence is not None:
+        state[keys.ROUND] = tf.constant(0, tf.int64)
+        state[_SLOTS] = [
+          tf.zeros([recurrence.read_weights.shape[1], *spec.shape], tf.float64)
+          for spec in specs
+        ]
+      return collections.OrderedDict(privacy_noise=state)
+
+    def send(value):
+      step = num_steps * grid.grid_step(stddev)
+      clipped = clip_value(value).value
+      return grid.round_towards_zero(clipped, step, clip.norm), ()
+
+    def release(total, kept, _):
+      state = kept[pipeline.NOISE_STATE]
+      key = keys.round_key(state)
+      if recurrence is None:
+        noises = gaussian.draw_gaussian([s.shape for s in specs], stddev, key)
+        after = keys.next_state(state)
+      else:
+        noises, slots = stream.next_noise(
+          recurrence, stddev, key, state[keys.ROUND], list(state[_SLOTS])
+        )
+        after = keys.next_state(state, slots=slots)
+      noised = gaussian.add_noise(
+        total, noises, num_steps * grid.grid_step(stddev)
+      )
+      return noised, collections.OrderedDict(privacy_noise=after), constants
+
+    return pipeline.Steps(sum_factory, initial, send, release)
+
+  return pipeline.noised_sum_factory(build, denominator)
+
+
+def check_noise_key(noise_key: Any) -> keys.NoiseKey:
+  """Returns `noise_key` if it is a pair of 64-bit integers or `None`."""
   if noise_key is None:
     return None
   if not isinstance(noise_key, (tuple, list)) or len(noise_key) != 2:
@@ -41,13 +174,7 @@ def check_noise_key(noise_key: Any) -> keys.NoiseKey:
 
 
 def check_noise_stddev(noise_stddev: Any) -> float:
-  """Returns a standard deviation as a float, if `float32` holds such noise.
-
-  Raises:
-    TypeError: If it is not a number.
-    ValueError: If it is not positive, below `_MIN_STDDEV`, or above
-      `_MAX_STDDEV`.
-  """
+  """Returns a standard deviation as a float, if `float32` holds such noise."""
   number = argument_checks.check_positive('noise_stddev', noise_stddev)
   if not _MIN_STDDEV <= number <= _MAX_STDDEV:
     raise ValueError(
@@ -56,73 +183,3 @@ def check_noise_stddev(noise_stddev: Any) -> float:
       'of another.'
     )
   return number
-
-
-def build_steps(
-  value_type: tff.Type,
-  noise_stddev: float,
-  sum_factory: SumFactory,
-  *,
-  noise_key: keys.NoiseKey,
-  recurrence: stream.NoiseRecurrence | None = None,
-  clip: clipping.Clip = clipping.NO_CLIP,
-  multiplier: float = grid.PAID_MULTIPLIER,
-  constants: Mapping[str, Any],
-) -> pipeline.Steps:
-  """Returns the steps of a sum with noise of the server.
-
-  Args:
-    value_type: The type of the values that are summed.
-    noise_stddev: The standard deviation of a draw.
-    sum_factory: Sums the values.
-    noise_key: As for `gaussian_noise_factory`.
-    recurrence: How noise follows from the draws; `None` if it is independent.
-    clip: Of the clients' values.
-    multiplier: The noise multiplier of all rounds together, at most.
-    constants: What is measured.
-  """
-  clip_value = clip.build(value_type)
-  specs = tf.nest.flatten(values.specs_of(value_type))
-  num_steps, shift = 1, 0.0
-  if recurrence is not None:
-    num_steps = stream.num_steps(recurrence)
-    shift = stream.rounding_shift(recurrence)
-  if not secure_sum.keeps_grid(sum_factory, clip.norm):
-    shift += num_steps * grid.RELATIVE_STEP
-  stddev = noise_stddev * grid.noise_factor(
-    values.size_of(value_type), shift, multiplier
-  )
-
-  def initial():
-    state = keys.initial_state(noise_key)
-    if recurrence is not None:
-      state[keys.ROUND] = tf.constant(0, tf.int64)
-      state[_SLOTS] = [
-        tf.zeros([recurrence.read_weights.shape[1], *spec.shape], tf.float64)
-        for spec in specs
-      ]
-    return collections.OrderedDict(privacy_noise=state)
-
-  def send(value):
-    step = num_steps * grid.grid_step(stddev)
-    return grid.round_towards_zero(clip_value(value).value, step, clip.norm)
-
-  def release(total, kept, _):
-    state = kept[pipeline.NOISE_STATE]
-    key = keys.round_key(state)
-    if recurrence is None:
-      noises = gaussian.draw_gaussian([s.shape for s in specs], stddev, key)
-      after = keys.next_state(state)
-    else:
-      noises, slots = stream.next_noise(
-        recurrence, stddev, key, state[keys.ROUND], list(state[_SLOTS])
-      )
-      after = keys.next_state(state, slots=slots)
-    noised = gaussian.add_noise(
-      total, noises, num_steps * grid.grid_step(stddev)
-    )
-    return noised, collections.OrderedDict(privacy_noise=after)
-
-  return pipeline.Steps(
-    sum_factory, initial, send, release, lambda _: constants
-  )

@@ -20,10 +20,9 @@ def transformed_factory(
   At CLIENTS, u_i = before(x_i). At SERVER, after(the result of `inner` for all
   u_i).
 
-  Guarantee: that of `inner`. A client's u_i depends on its own x_i alone, and
-  what comes after depends on nothing but what `inner` releases. Around
-  `dp_mean_factory`, `before` is before the clip and `after` is after the noise,
-  and the record of the mechanism holds.
+  Guarantee: that of `inner`, with the record of its mechanism. A client's u_i
+  depends on its own x_i alone, and what comes after depends on nothing but what
+  `inner` releases.
 
   State and measurements: those of `inner`.
 
@@ -34,13 +33,9 @@ def transformed_factory(
 
   Args:
     inner: Aggregates what `before` returns.
-    before: A function of TensorFlow of a client's value. `None` leaves it as it
-      is.
+    before: A function of TensorFlow of a client's value.
     after: A function of TensorFlow of the result; what it returns has the type
-      of a client's value, where a model is trained. `None` leaves it as it is.
-
-  Returns:
-    An unweighted aggregation factory.
+      of a client's value, where a model is trained.
 
   Raises:
     TypeError: If `inner` is no unweighted factory, or the others no functions.
@@ -64,8 +59,6 @@ def transformed_factory(
       result = output.result
       if received is not None:
         result = tff.federated_map(received, result)
-      # The record of a mechanism among them: what comes before its clip, or
-      # after its noise, takes nothing from it.
       return tff.templates.MeasuredProcessOutput(
         output.state, result, output.measurements
       )
@@ -81,9 +74,4 @@ def _computation(
   """Returns a function of TensorFlow as TFF computes it."""
   if function is None:
     return None
-
-  @tff.tensorflow.computation(value_type)
-  def compute(value):
-    return function(value)
-
-  return compute
+  return tff.tensorflow.computation(lambda value: function(value), value_type)

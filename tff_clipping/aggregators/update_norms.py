@@ -6,10 +6,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators import client_rows, factories, l2_clip
-from tff_clipping.mechanism import MECHANISM
 
-# What `add_update_norm_measurements` adds. These are exact functions of
-# clients' data: they are for simulations, and no privacy guarantee covers them.
+# What `add_update_norm_measurements` adds.
 SIMULATION_ONLY_MEASUREMENTS = (
   'update_norm_mean',
   'update_norm_std',
@@ -32,35 +30,30 @@ def add_update_norm_measurements(
   that has to be private must not use this. Their names are in
   `SIMULATION_ONLY_MEASUREMENTS`, so that programs can label or drop them.
 
-  Put it outside a clip to see the norms before the clip. The result and the
-  state of `inner_agg_factory` are unchanged, and its measurements too, but that
-  the record of a mechanism is dropped.
+  Put it outside a clip to see the norms before the clip. The result, the state
+  and the measurements of `inner_agg_factory` are unchanged, without the record
+  of a mechanism.
 
   Measurements, over the clients of the round, beside those of
-  `inner_agg_factory` in one `OrderedDict`, all `float32` but the count:
-    update_norm_mean: Mean; 0 for no clients.
-    update_norm_std: Population standard deviation; 0 for no clients.
-    update_norm_min: Least; 0 for no clients.
-    update_norm_max: Greatest; 0 for no clients.
+  `inner_agg_factory` in one `OrderedDict`, which get the name `inner` if they
+  have none; all `float32` but the count, and 0 for no clients:
+    update_norm_mean: Mean.
+    update_norm_std: Population standard deviation.
+    update_norm_min: Least.
+    update_norm_max: Greatest.
     update_norm_nonfinite_count: `int32`, the number of updates that have no
       finite norm. They are left out of the others.
     clipped_fraction: Only if `clipping_norm` is given: the share of the updates
-      with a finite norm that is above it; 0 for no clients.
-
-  If the measurements of `inner_agg_factory` are not named, they are under the
-  name `inner`.
+      whose norm is above it.
 
   Args:
     inner_agg_factory: Aggregates the values; weighted or not.
-    clipping_norm: The norm that the share of longer updates is measured for. It
-      measures only; it does not clip.
-
-  Returns:
-    An aggregation factory, weighted if `inner_agg_factory` is.
+    clipping_norm: The norm that the share of longer updates is measured for,
+      from 1e-12 to 1e19. Nothing is clipped to it.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
-    ValueError: If `clipping_norm` is not finite or too small.
+    ValueError: If `clipping_norm` is out of range.
 
   Source: Sec. 2.2, where the clipping norm is half the mean norm of the updates
     of an unclipped run, and Figs. 1 and 2.
@@ -76,21 +69,12 @@ def add_update_norm_measurements(
     def trace(state, value, *weight):
       output = inner.next(state, value, *weight)
       norms = client_rows.stack(tff.federated_map(norm, value))
-
-      @tff.tensorflow.computation(
-        output.measurements.type_signature.member, norms.type_signature.member
-      )
-      def join(measurements, norms):
-        joined = factories.named(measurements)
-        # What is measured here is exact: this vouches for no mechanism.
-        joined.pop(MECHANISM, None)
-        joined.update(_statistics(norms, clipping_norm))
-        return joined
-
-      return tff.templates.MeasuredProcessOutput(
-        output.state,
-        output.result,
-        tff.federated_map(join, (output.measurements, norms)),
+      return factories.measure_beside(
+        output,
+        norms,
+        lambda norms: _statistics(norms, clipping_norm),
+        # The statistics are exact.
+        keeps_record=False,
       )
 
     return inner.initialize, trace

@@ -1,4 +1,4 @@
-"""The types of clients' values, and values in wider types than their own."""
+"""The types of clients' values."""
 
 import math
 from typing import Any
@@ -14,12 +14,9 @@ _FLOAT_DTYPES = tuple(
 
 
 def check_float_leaves(value_type: Any) -> tff.Type:
-  """Returns `value_type` if it is a structure of floating-point tensors.
+  """Returns a type if it is a structure of floating-point tensors.
 
-  Args:
-    value_type: What `create` was called with. Its leaves are `float16`,
-      `bfloat16`, `float32` or `float64` tensors with fully defined shapes, in
-      Python containers.
+  The tensors have fully defined shapes, and the structure Python containers.
 
   Raises:
     TypeError: If it is not. The message names the leaf.
@@ -54,25 +51,9 @@ def size_of(value_type: tff.Type) -> int:
 
 
 def specs_of(value_type: tff.Type) -> Any:
-  """Returns `tf.TensorSpec`s of values of a type, in a graph's containers."""
-  found = []
-
-  # A graph sorts the keys of mappings, and a type does not.
-  @tff.tensorflow.computation(value_type)
-  def record(value):
-    found.append(
-      tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), value)
-    )
-    return value
-
-  del record  # It has been traced, which was all.
-  return found[0]
-
-
-def widen(value: Any, least: tf.DType) -> Any:
-  """Returns a structure of tensors with leaves of `least` for narrower ones."""
-  return tf.nest.map_structure(
-    lambda t: t if t.dtype.size >= least.size else tf.cast(t, least), value
+  """Returns `tf.TensorSpec`s of values of a type, in the same containers."""
+  return tff.types.structure_from_tensor_type_tree(
+    lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), value_type
   )
 
 
