@@ -192,31 +192,6 @@ def test_strategies_that_differ_in_a_last_bit_have_other_digests():
   assert len(digests) == 3
 
 
-def test_mean_clips_sums_noises_and_divides():
-  factory = aggregators.correlated_dp_mean_factory(
-    clipping_norm=1.0,
-    noise_multiplier=1e-4,
-    clients_per_round=4,
-    strategy=_STRATEGIES['banded'],
-  )
-  process = factory.create(tff.TensorType(np.float32, [2]))
-  values = [np.array(v, np.float32) for v in ([3, 4], [0, 1])]
-  output = process.next(process.initialize(), values)
-  # (3, 4) becomes (0.6, 0.8); the sum (0.6, 1.8) is divided by 4. Six standard
-  # deviations of the noise: 1.5e-4.
-  np.testing.assert_allclose(output.result, [0.15, 0.45], atol=1.5e-4)
-  found = output.measurements
-  assert found['clipping_norm'] == 1.0
-  assert found['noise_stddev'] == np.float32(1e-4)
-  with pytest.raises(ValueError, match='`noise_multiplier` must be positive'):
-    aggregators.correlated_dp_mean_factory(
-      clipping_norm=1.0,
-      noise_multiplier=0.0,
-      clients_per_round=4,
-      strategy=_STRATEGIES['banded'],
-    )
-
-
 def test_one_client_changes_the_mechanism_by_at_most_its_sensitivity(strategy):
   # With the same key, the difference of two releases has no noise: that of the
   # neighbours is what C is applied to.

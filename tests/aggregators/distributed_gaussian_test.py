@@ -9,7 +9,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.aggregators.one_round import KS_LIMIT, ks_statistic
+from tests.aggregators.one_round import (
+  KS_LIMIT,
+  ks_statistic,
+  run,
+  vectors,
+)
 from tff_clipping import aggregators
 from tff_clipping.aggregators.noise import integers
 
@@ -140,23 +145,15 @@ def test_what_wraps_is_a_remainder_of_the_sum():
 
 
 @pytest.mark.parametrize(
-  ('num_clients', 'bound'),
-  [(1, 'min_clients_per_round'), (5, 'max_clients_per_round')],
+  ('bounds', 'num_clients', 'bound'),
+  [
+    (dict(min_clients_per_round=2), 1, 'min_clients_per_round'),
+    # Cohorts have a fixed size by default.
+    ({}, 3, 'min_clients_per_round'),
+    ({}, 5, 'max_clients_per_round'),
+  ],
 )
-def test_cohort_out_of_bounds_is_not_released(num_clients, bound):
-  process = _factory(min_clients_per_round=2).create(
-    tff.TensorType(np.float32, [2])
-  )
-  state = process.initialize()
-  values = [np.zeros(2, np.float32)] * num_clients
+def test_cohort_out_of_bounds_is_not_released(bounds, num_clients, bound):
+  values = vectors(*[[0, 0]] * num_clients)
   with pytest.raises(Exception, match=f'`{bound}`: nothing is released'):
-    process.next(state, values)
-
-
-def test_cohorts_have_a_fixed_size_by_default():
-  process = _factory().create(tff.TensorType(np.float32, [2]))
-  state = process.initialize()
-  process.next(state, [np.zeros(2, np.float32)] * 4)
-  for num_clients in (3, 5):
-    with pytest.raises(Exception, match='nothing is released'):
-      process.next(state, [np.zeros(2, np.float32)] * num_clients)
+    run(_factory(**bounds), values)

@@ -5,9 +5,15 @@ import math
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.aggregators.one_round import KS_LIMIT, ks_statistic
+from tests.aggregators.one_round import (
+  KS_LIMIT,
+  ks_statistic,
+  run,
+  vectors,
+)
 from tff_clipping import aggregators
 
 _SIZE = 10_000
@@ -24,9 +30,8 @@ def _factory(noise_stddev, clients_per_round, inner=None):
   'num_clients', [1, 5, pytest.param(16, marks=pytest.mark.slow)]
 )
 def test_release_has_the_noise_of_all_shares(num_clients):
-  process = _factory(1.5, num_clients).create(_VECTOR)
   values = [np.zeros(_SIZE, np.float32)] * num_clients
-  output = process.next(process.initialize(), values)
+  output = run(_factory(1.5, num_clients), values, _VECTOR)
   assert ks_statistic(output.result, 1.5) < KS_LIMIT
   assert ks_statistic(output.result, 1.5 / 1.5) > KS_LIMIT
   assert ks_statistic(output.result, 1.5 * 1.5) > KS_LIMIT
@@ -37,28 +42,13 @@ def test_release_has_the_noise_of_all_shares(num_clients):
 
 def test_each_client_adds_its_share():
   # Behind a sum that keeps what it is given apart.
-  class Kept(tff.aggregators.SumFactory):
-    def create(self, value_type):
-      inner = tff.aggregators.SumFactory().create(value_type)
-
-      @tff.tensorflow.computation(value_type)
-      def square(value):
-        return value**2
-
-      @tff.federated_computation(
-        inner.initialize.type_signature.result,
-        tff.FederatedType(value_type, tff.CLIENTS),
-      )
-      def next_fn(state, value):
-        return inner.next(state, tff.federated_map(square, value))
-
-      return tff.templates.AggregationProcess(inner.initialize, next_fn)
-
-  process = _factory(2.0, 4, Kept()).create(_VECTOR)
+  squares = aggregators.transformed_factory(
+    tff.aggregators.SumFactory(), before=tf.square
+  )
   values = [np.zeros(_SIZE, np.float32)] * 4
-  squares = process.next(process.initialize(), values).result
+  found = run(_factory(2.0, 4, squares), values, _VECTOR).result
   # The squares of four shares of 1: 4 on average, seven standard errors.
-  assert np.mean(squares) == pytest.approx(4, abs=7 * math.sqrt(8 / _SIZE))
+  assert np.mean(found) == pytest.approx(4, abs=7 * math.sqrt(8 / _SIZE))
 
 
 @pytest.mark.parametrize(
@@ -66,12 +56,10 @@ def test_each_client_adds_its_share():
   [(0, 'min'), (3, 'min'), (5, 'max')],
 )
 def test_a_cohort_of_another_size_is_not_released(num_clients, bound):
-  process = _factory(1.0, 4).create(tff.TensorType(np.float32, [2]))
-  values = [np.zeros(2, np.float32)] * num_clients
   with pytest.raises(
     Exception, match=f'`{bound}_clients_per_round`: nothing is released'
   ):
-    process.next(process.initialize(), values)
+    run(_factory(1.0, 4), vectors(*[[0, 0]] * num_clients))
 
 
 def test_rounds_and_tensors_have_noise_of_their_own():
@@ -96,7 +84,5 @@ def test_secure_sum_of_noised_values_is_in_bounds():
   factory = aggregators.difference_clipping_factory(
     1.0, _factory(1.0, 4, inner)
   )
-  process = factory.create(_VECTOR)
-  values = [np.zeros(_SIZE, np.float32)] * 4
-  output = process.next(process.initialize(), values)
+  output = run(factory, [np.zeros(_SIZE, np.float32)] * 4, _VECTOR)
   assert ks_statistic(output.result, 1.0) < KS_LIMIT

@@ -138,20 +138,26 @@ def _released_multiplier(record, measured):
 @pytest.mark.parametrize('name', _MEANS)
 def test_the_noise_that_is_added_is_that_of_the_record(name):
   process = _MEANS[name][0](**_NOISE).create(_TWO_TENSORS)
-  zeros = [[np.zeros(20_000, np.float32)] * 2] * 2
-  output = process.next(process.initialize(), zeros)
-  record = Mechanism.from_json(output.measurements[MECHANISM])
-  norm = record.clipping_norm
-  if norm == ADAPTS:
-    norm = float(output.measurements['clipping_norm'])
-  expected = norm * _released_multiplier(record, output.measurements)
-  expected /= record.clients_per_round
-  found = np.std(np.concatenate(output.result, dtype=np.float64))
-  # Five standard errors of the estimate: one failure in a million runs. Noise
-  # in integers is up to 1.1 % larger.
-  rounding = 0.011 if record.kind == 'distributed' else 0.0
-  error = 5 / math.sqrt(2 * 40_000)
-  assert 1 - error < found / expected < 1 + error + rounding
+  # Whatever the cohort, where it has no bounds.
+  sizes = {'shares': (2,), 'distributed': (1, 3)}.get(name, (0, 2))
+  for num_clients in sizes:
+    zeros = [[np.zeros(20_000, np.float32)] * 2] * num_clients
+    output = process.next(process.initialize(), zeros)
+    record = Mechanism.from_json(output.measurements[MECHANISM])
+    norm = record.clipping_norm
+    if norm == ADAPTS:
+      norm = float(output.measurements['clipping_norm'])
+    expected = norm * _released_multiplier(record, output.measurements)
+    assert output.measurements['noise_stddev'] == pytest.approx(
+      expected, rel=0.011 if name == 'distributed' else 1e-6
+    )
+    expected /= record.clients_per_round
+    found = np.std(np.concatenate(output.result, dtype=np.float64))
+    # Five standard errors of the estimate: one failure in a million runs. Noise
+    # in integers is up to 1.1 % larger.
+    rounding = 0.011 if name == 'distributed' else 0.0
+    error = 5 / math.sqrt(2 * 40_000)
+    assert 1 - error < found / expected < 1 + error + rounding
 
 
 @pytest.mark.parametrize('name', _MEANS)
@@ -176,39 +182,20 @@ def _clients(scale):
   ]
 
 
-def _times_ten():
-  """Returns a sum that moves by ten times as much as a client moves it."""
-
-  class _TimesTen(tff.aggregators.UnweightedAggregationFactory):
-    def create(self, value_type):
-      inner = tff.aggregators.SumFactory().create(value_type)
-
-      @tff.tensorflow.computation(value_type)
-      def times_ten(value):
-        return tf.nest.map_structure(lambda t: 10 * t, value)
-
-      @tff.federated_computation(
-        inner.initialize.type_signature.result,
-        tff.FederatedType(value_type, tff.CLIENTS),
-      )
-      def next_fn(state, value):
-        output = inner.next(state, value)
-        return tff.templates.MeasuredProcessOutput(
-          output.state,
-          tff.federated_map(times_ten, output.result),
-          output.measurements,
-        )
-
-      return tff.templates.AggregationProcess(inner.initialize, next_fn)
-
-  return _TimesTen()
-
-
 class _OwnSum(tff.aggregators.SumFactory):
   """Is a plain sum by its base class, and may do anything."""
 
 
-@pytest.mark.parametrize('sum_factory', [_times_ten(), _OwnSum()])
+@pytest.mark.parametrize(
+  'sum_factory',
+  [
+    # One client moves it by ten times as much.
+    aggregators.transformed_factory(
+      tff.aggregators.SumFactory(), after=lambda total: 10 * total
+    ),
+    _OwnSum(),
+  ],
+)
 @pytest.mark.parametrize(
   'name', ['gaussian', 'adaptive', 'correlated', 'shares']
 )

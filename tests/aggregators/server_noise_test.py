@@ -1,4 +1,4 @@
-"""Tests of `gaussian_noise_factory`."""
+"""Tests of noise that the server adds to a sum, independent in each round."""
 
 import collections
 import functools
@@ -9,7 +9,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import noise_strategies
-from tests.aggregators.one_round import KS_LIMIT, ks_statistic
+from tests.aggregators.one_round import (
+  KS_LIMIT,
+  ks_statistic,
+  run,
+  vectors,
+)
 from tff_clipping import aggregators
 from tff_clipping.aggregators.noise import gaussian, keys
 
@@ -58,9 +63,7 @@ def test_noise_is_added_to_the_result_of_the_inner_factory():
   factory = aggregators.gaussian_noise_factory(
     1e-4, aggregators.difference_clipping_factory(5.0)
   )
-  process = factory.create(tff.TensorType(np.float32, [2]))
-  values = [np.array(v, np.float32) for v in ([1, 2], [3, 6])]
-  output = process.next(process.initialize(), values)
+  output = run(factory, vectors([1, 2], [3, 6]))
   # The second is clipped to norm 5. Six standard deviations: exceeded once in
   # 10^9 runs.
   expected = [1 + 5 / 5**0.5, 2 + 10 / 5**0.5]
@@ -76,8 +79,7 @@ def test_tensors_have_noise_of_their_own(noise_key):
     collections.OrderedDict(b=(np.float32, [5000]), a=(np.float64, [5000]))
   )
   factory = aggregators.gaussian_noise_factory(1.0, noise_key=noise_key)
-  process = factory.create(value_type)
-  noise = process.next(process.initialize(), []).result
+  noise = run(factory, [], value_type).result
   assert noise['a'].dtype == np.float64
   assert abs(np.corrcoef(noise['a'], noise['b'])[0, 1]) < 0.1
   for name in 'ab':
@@ -107,11 +109,10 @@ def test_tensors_have_noise_of_their_own(noise_key):
 def test_what_is_noised_is_summed_in_64_bits(dtype, large, build):
   # In their own type, large + 1 is large: the other clients would not be in the
   # sum.
-  process = build(1e-6).create(tff.TensorType(dtype, [1]))
   values = [np.array([v], dtype) for v in (large, 1, 1)]
-  output = process.next(process.initialize(), values)
-  assert output.result.dtype == dtype
-  assert float(output.result[0]) == large + 2
+  result = run(build(1e-6), values, tff.TensorType(dtype, [1])).result
+  assert result.dtype == dtype
+  assert float(result[0]) == large + 2
 
 
 def test_one_client_moves_a_large_sum_by_its_norm():
@@ -149,90 +150,82 @@ def test_exact_measurements_inside_are_dropped():
 @pytest.mark.parametrize('stddev', [0.01, 0.4, 1.0, 30.0])
 def test_a_private_mean_has_the_bits_of_its_parts(stddev):
   # It knows that no element is larger than c; the factory of noise does not.
-  values = np.float32([[0.6, -0.8, 0.0], [1.0, 0.0, 0.0], [1e-3, 1e-9, -1e-20]])
-  results = []
-  for factory in (
-    aggregators.dp_mean_factory(
-      clipping_norm=1.0,
-      noise_multiplier=stddev,
-      clients_per_round=1,
-      noise_key=(3, 4),
-    ),
-    aggregators.difference_clipping_factory(
-      1.0, aggregators.gaussian_noise_factory(stddev, noise_key=(3, 4))
-    ),
-  ):
-    process = factory.create(tff.TensorType(np.float32, [3]))
-    results.append(process.next(process.initialize(), list(values)).result)
+  values = vectors([0.6, -0.8, 0.0], [1.0, 0.0, 0.0], [1e-3, 1e-9, -1e-20])
+  results = [
+    run(factory, values, tff.TensorType(np.float32, [3])).result
+    for factory in (
+      aggregators.dp_mean_factory(
+        clipping_norm=1.0,
+        noise_multiplier=stddev,
+        clients_per_round=1,
+        noise_key=(3, 4),
+      ),
+      aggregators.difference_clipping_factory(
+        1.0, aggregators.gaussian_noise_factory(stddev, noise_key=(3, 4))
+      ),
+    )
+  ]
   np.testing.assert_array_equal(*results)
 
 
-def test_noise_of_a_factory_is_that_of_its_key():
-  process = aggregators.gaussian_noise_factory(2.0, noise_key=(3, 4)).create(
-    tff.TensorType(np.float64, [200])
-  )
+def _seeded_noise(stddev, *sizes):
+  """Returns the noise of the first round of the seed (3, 4)."""
   key = keys.derive_key(tf.constant([3, 4], tf.int64), 0)
-  (noise,) = gaussian.draw_gaussian([[200]], 2.0, key)
+  return gaussian.draw_gaussian([[size] for size in sizes], stddev, key)
+
+
+def test_noise_of_a_factory_is_that_of_its_key():
+  factory = aggregators.gaussian_noise_factory(2.0, noise_key=(3, 4))
+  (noise,) = _seeded_noise(2.0, 200)
   # Clients' values are rounded towards zero to the grid of 2^-28.
   value = -(0.25 + 2.0**-40) * np.ones(200)
-  np.testing.assert_array_equal(
-    process.next(process.initialize(), [value]).result, noise - 0.25
-  )
+  found = run(factory, [value], tff.TensorType(np.float64, [200])).result
+  np.testing.assert_array_equal(found, noise - 0.25)
 
 
-@pytest.mark.parametrize(
-  ('inner', 'factor'),
-  [
-    (tff.aggregators.SumFactory(), 1.0),
-    # What is not clipped may be clamped, to a number off the grid.
-    (aggregators.secure_sum_factory(1.0), 1 / (1 - 2.0**-22)),
-    (aggregators.difference_clipping_factory(1.0), 1 / (1 - 2.0**-22)),
-  ],
-)
-def test_a_clip_inside_has_more_noise_for_the_rounding_of_its_sums(
-  inner, factor
-):
-  value_type = tff.to_type([(np.float64, [3]), (np.float64, [13])])
-  process = aggregators.gaussian_noise_factory(
-    2.0, inner, noise_key=(3, 4)
-  ).create(value_type)
-  found = process.next(process.initialize(), []).result
-  key = keys.derive_key(tf.constant([3, 4], tf.int64), 0)
-  expected = gaussian.draw_gaussian([[3], [13]], 2.0 * factor, key)
-  for noise, other in zip(found, expected, strict=True):
-    np.testing.assert_array_equal(noise, other)
+def _sum_of_noise(inner):
+  return aggregators.gaussian_noise_factory(2.0, inner, noise_key=(3, 4))
 
 
-@pytest.mark.parametrize(('bound', 'factor'), [(1.0, 1.0), (0.7, 2.0**-22)])
-def test_a_mean_pays_for_a_secure_sum_that_clamps(bound, factor):
-  factory = aggregators.dp_mean_factory(
+def _mean_by_a_secure_sum(bound):
+  return aggregators.dp_mean_factory(
     clipping_norm=1.0,
     noise_multiplier=2.0,
     clients_per_round=1,
     sum_factory=aggregators.secure_sum_factory(bound),
     noise_key=(3, 4),
   )
-  process = factory.create(tff.TensorType(np.float64, [16]))
-  key = keys.derive_key(tf.constant([3, 4], tf.int64), 0)
-  stddev = 2.0 if factor == 1.0 else 2.0 / (1 - factor)
-  (expected,) = gaussian.draw_gaussian([[16]], stddev, key)
-  found = process.next(process.initialize(), []).result
-  np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+  ('factory', 'is_rounded'),
+  [
+    (_sum_of_noise(tff.aggregators.SumFactory()), False),
+    # What is not clipped may be clamped, to a number off the grid.
+    (_sum_of_noise(aggregators.secure_sum_factory(1.0)), True),
+    (_sum_of_noise(aggregators.difference_clipping_factory(1.0)), True),
+    (_mean_by_a_secure_sum(1.0), False),
+    (_mean_by_a_secure_sum(0.7), True),
+  ],
+)
+def test_there_is_more_noise_where_sums_are_rounded(factory, is_rounded):
+  value_type = tff.to_type([(np.float64, [3]), (np.float64, [13])])
+  factor = 1 / (1 - 2.0**-22) if is_rounded else 1.0
+  found = run(factory, [], value_type).result
+  expected = _seeded_noise(2.0 * factor, 3, 13)
+  for noise, other in zip(found, expected, strict=True):
+    np.testing.assert_array_equal(noise, other)
 
 
 @pytest.mark.parametrize('bad', [np.nan, np.inf])
 @pytest.mark.parametrize('is_outside', [True, False])
 def test_an_update_that_a_foreign_clip_lets_pass_is_zero(is_outside, bad):
   # TFF's clip makes NaN of both.
+  inner = None
+  if not is_outside:
+    inner = tff.aggregators.clipping_factory(5.0, tff.aggregators.SumFactory())
+  factory = aggregators.gaussian_noise_factory(1e-4, inner)
   if is_outside:
-    factory = tff.aggregators.clipping_factory(
-      5.0, aggregators.gaussian_noise_factory(1e-4)
-    )
-  else:
-    factory = aggregators.gaussian_noise_factory(
-      1e-4, tff.aggregators.clipping_factory(5.0, tff.aggregators.SumFactory())
-    )
-  process = factory.create(tff.TensorType(np.float32, [2]))
-  values = [np.array(v, np.float32) for v in ([bad, 1], [3, 1])]
-  result = process.next(process.initialize(), values).result
+    factory = tff.aggregators.clipping_factory(5.0, factory)
+  result = run(factory, vectors([bad, 1], [3, 1])).result
   np.testing.assert_allclose(result, [3, 1], atol=6e-4)
