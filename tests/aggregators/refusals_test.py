@@ -115,12 +115,12 @@ _OUT_OF_RANGE = [
   (_distributed, dict(max_clients_per_round=3), 'must be at least 4, found 3'),
   # A secure sum that would clamp the noise, or the noise on long updates, or
   # whose steps, here of 16, would round it off.
-  (_local, [1.0, 4, _secure(1.0)], 'must have room for the noise'),
+  (_local, [1.0, 4, _secure(1.0)], 'a bound of at least 7.05'),
   (_local, [1.0, 4, _secure(1.0, 0.49)], 'bound of at least 7.05'),
   (_local_mean, dict(sum_factory=_secure(1.9, 0.5)), 'of at least 8.05'),
-  (_local, [10.0, 100, _secure(3e10, 1.0)], 'must be fine enough'),
+  (_local, [10.0, 100, _secure(3e10, 1.0)], 'must have steps of at most'),
   (_local_mean, dict(clipping_norm=30.0, clients_per_round=100,
-                     sum_factory=_secure(3e10, 1.5)), 'must be fine enough'),
+                     sum_factory=_secure(3e10, 1.5)), 'steps of at most'),
 ]  # fmt: skip
 
 _OF_THE_WRONG_KIND = [
@@ -143,11 +143,11 @@ _OF_THE_WRONG_KIND = [
   (_adaptive, dict(target_quantile='half'), '`target_quantile` must be a'),
   (_distributed, dict(clients_per_round=4.5),
    '`min_clients_per_round` must be an integer'),
-  (aggregators.realized_mean_factory, [_WEIGHTED], 'must be unweighted'),
-  (_NOISE, [1.0, _WEIGHTED], '`inner_agg_factory` must be unweighted'),
-  (_dp, dict(sum_factory=_WEIGHTED), '`sum_factory` must be unweighted'),
+  (aggregators.realized_mean_factory, [_WEIGHTED], 'must be a .*Unweighted'),
+  (_NOISE, [1.0, _WEIGHTED], '`inner_agg_factory` must be a .*Unweighted'),
+  (_dp, dict(sum_factory=_WEIGHTED), '`sum_factory` must be a .*Unweighted'),
   (aggregators.add_canary_products, [_WEIGHTED, _CANARIES],
-   '`inner_agg_factory` must be unweighted'),
+   '`inner_agg_factory` must be a .*Unweighted'),
   (aggregators.add_update_norm_measurements, [None],
    '`inner_agg_factory` must be'),
   (aggregators.transformed_factory, dict(inner=_SUM, before=1.0),

@@ -73,10 +73,6 @@ def adaptive_dp_mean_factory(
       be for the largest norm that is to be expected; what is beyond is clamped.
     noise_key: As for `gaussian_noise_factory`.
 
-  Raises:
-    TypeError: If an argument is of the wrong kind.
-    ValueError: If a number is out of range.
-
   Source: Andrew et al. 2021, "Differentially private learning with adaptive
     clipping", Alg. 1 and Theorem 1. The paper's clipping norm is a constant.
   """
@@ -123,7 +119,7 @@ def adaptive_dp_mean_factory(
 
     def send(value, norm):
       clipped = l2_clip.clip_by_l2_norm(value, norm)
-      # The grid of the noise that the server will add: the norm is public.
+      # The grid of the noise that the server adds: the norm is public.
       step = grid.grid_step(multiplier * tf.cast(norm, tf.float64))
       bit = tf.cast(clipped.norm <= norm, tf.float64) - 0.5
       return (

@@ -51,11 +51,10 @@ def add_canary_products(
       mean over P, a canary that was clipped to c adds c / P.
 
   Args:
-    inner_agg_factory: Aggregates the values; unweighted.
+    inner_agg_factory: Aggregates the values.
     canaries: A `tff_clipping.privacy.audit.Canaries`.
 
   Raises:
-    TypeError: If `inner_agg_factory` is no unweighted factory.
     ValueError: By `create`, if the values have another number of elements than
       the canaries' directions.
   """

@@ -75,10 +75,6 @@ def difference_clipping_factory(
       `tff.aggregators.SecureSumFactory(1, 0)`. `None` to measure none, as where
       something inside adds noise.
 
-  Raises:
-    TypeError: If an argument is of the wrong kind.
-    ValueError: If `clipping_norm` is out of range.
-
   Source: Alg. CE-FedAvg, line "Clip", and Eq. (clip).
   """
   if isinstance(clipping_norm, tff.templates.EstimationProcess):
@@ -132,9 +128,7 @@ def per_layer_clipping_factory(
     count_sum_factory: As for `difference_clipping_factory`.
 
   Raises:
-    TypeError: If an argument is of the wrong kind.
-    ValueError: If a norm is out of range, or there are none. By `create`, if
-      the value type has another number of tensors.
+    ValueError: By `create`, if the value type has another number of tensors.
 
   Source: McMahan et al. 2018, "Learning differentially private recurrent
     language models", Sec. 2. The paper clips the update as a whole.

@@ -78,10 +78,8 @@ def correlated_noise_factory(
     noise_key: As for `gaussian_noise_factory`.
 
   Raises:
-    TypeError: If an argument is of the wrong kind, or the factory is weighted.
-    ValueError: If `noise_stddev` is out of range. By `create`, if rounding
-      moves the mechanism by more than a 64th of the noise, as where noises of
-      later rounds become ever larger.
+    ValueError: By `create`, if rounding moves the mechanism by more than a 64th
+      of the noise, as where noises of later rounds become ever larger.
 
   Source: Denisov et al. 2022 (arXiv 2202.08312); for the strategies, see
     `tff_clipping.privacy.correlated_noise`.

@@ -85,10 +85,8 @@ def distributed_gaussian_mean_factory(
       Kairouz et al. choose them; `None` for so many that nothing wraps.
 
   Raises:
-    TypeError: If an argument is of the wrong kind.
-    ValueError: If a number is out of its range. By `create`, if the updates
-      have so many elements that one client's noise would be too large, or needs
-      more `bits`.
+    ValueError: By `create`, if the updates have so many elements that one
+      client's noise would be too large, or needs more `bits`.
 
   Source: Kairouz et al. 2021, "The distributed discrete Gaussian mechanism for
     federated learning with secure aggregation", Algs. 1 and 2; Wang et

@@ -39,15 +39,11 @@ def check_factory(name: str, value: Any) -> tff.aggregators.AggregationFactory:
 
 def check_unweighted_factory(name: str, value: Any) -> SumFactory:
   """Returns `value` if it is an unweighted aggregation factory."""
-  if isinstance(value, tff.aggregators.WeightedAggregationFactory):
-    raise TypeError(
-      f'`{name}` must be unweighted, found {value!r}: weights, such as example '
-      'counts, change how much one client can move the result.'
-    )
   if not isinstance(value, tff.aggregators.UnweightedAggregationFactory):
     raise TypeError(
       f'`{name}` must be a `tff.aggregators.UnweightedAggregationFactory`, '
-      f'found {value!r}.'
+      f'found {value!r}. Weights, such as counts of examples, change how much '
+      'one client can move the result.'
     )
   return value
 
@@ -89,12 +85,7 @@ class _WeightedFactory(tff.aggregators.WeightedAggregationFactory):
 def wrap_factory(
   inner: tff.aggregators.AggregationFactory, build: BuildWrapper
 ) -> tff.aggregators.AggregationFactory:
-  """Returns a factory around another, which is weighted if the other is.
-
-  Args:
-    inner: The other factory.
-    build: What the factory does around it.
-  """
+  """Returns a factory around another, which is weighted if the other is."""
 
   def create(value_type, *weight_type):
     initialize, trace = build(
@@ -112,24 +103,18 @@ def build_process(
   trace: Callable[..., tff.templates.MeasuredProcessOutput],
   *client_types: Any,
 ) -> tff.templates.AggregationProcess:
-  """Returns a process from its initial state and a trace of a round.
+  """Returns the process of a state and a trace of a round.
 
-  Args:
-    initialize: Returns the initial state, at the server.
-    trace: Takes the state, the values and, where there are some, the weights.
-    client_types: The types of the values and of the weights.
+  `client_types` has the type of the values and, where the trace takes weights,
+  that of the weights.
   """
-  parameter = collections.OrderedDict(
-    state=initialize.type_signature.result,
-    **{
-      name: tff.FederatedType(client_type, tff.CLIENTS)
-      for name, client_type in zip(
-        ('value', 'weight'), client_types, strict=False
-      )
-    },
-  )
+  types = [initialize.type_signature.result]
+  types += [tff.FederatedType(t, tff.CLIENTS) for t in client_types]
+  names = ('state', 'value', 'weight')[: len(types)]
 
-  @tff.federated_computation(parameter)
+  @tff.federated_computation(
+    collections.OrderedDict(zip(names, types, strict=True))
+  )
   def next_fn(given):
     return trace(*given)
 
@@ -145,11 +130,9 @@ def measure_beside(
 ) -> tff.templates.MeasuredProcessOutput:
   """Returns the output of a round with more measurements beside its own.
 
-  Args:
-    output: The output. Measurements without names get the name `inner`.
-    seen: What is measured, at the server.
-    measure: Returns its measurements by name, in a graph.
-    keeps_record: Whether the record of a mechanism still holds.
+  Measurements without names get the name `inner`. `measure` is a function of
+  TensorFlow of `seen`, which is at the server. `keeps_record` tells whether the
+  record of a mechanism still holds.
   """
 
   @tff.tensorflow.computation(

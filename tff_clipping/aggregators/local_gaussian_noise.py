@@ -69,15 +69,10 @@ def local_gaussian_noise_factory(
     noise_stddev: s, from 1e-37 to 1e37, in the unit of the sum: z c for a noise
       multiplier z and values that are clipped to c.
     inner_agg_factory: Sums the noised values, and does not clip, which would
-      cut the noise; unweighted. `None` is `tff.aggregators.SumFactory()`. With
+      cut the noise. `None` is `tff.aggregators.SumFactory()`. With
       `secure_sum_factory(c, local_noise_stddev=s / sqrt(P))` the server sees
-      the sum alone.
+      the sum alone; one for less noise is refused.
     clients_per_round: P, the size of every cohort, positive.
-
-  Raises:
-    TypeError: If an argument is of the wrong kind, or the factory is weighted.
-    ValueError: If a number is out of range, or `inner_agg_factory` is a
-      `secure_sum_factory` for less noise.
 
   Source: Alg. DP-FedAvg, line "Clip and perturb".
   """
@@ -157,9 +152,8 @@ def _check_room(share_stddev: float, sum_factory: Any, norm: float) -> None:
   coarsest = grid.RELATIVE_STEP_OF_SHARES * share_stddev
   if sum_factory.step > coarsest:
     raise ValueError(
-      'A sum of shares must be fine enough for the noise, in steps of at most '
-      f'{coarsest:g}, found a `secure_sum_factory` with the bound '
-      f'{sum_factory.bound:g} and steps of {sum_factory.step:g}: it would '
+      f'`secure_sum_factory` must have steps of at most {coarsest:g}, found '
+      f'{sum_factory.step:g} for the bound {sum_factory.bound:g}: it would '
       f'round the noise of a client, {share_stddev:g}.'
     )
   if math.isinf(norm):
@@ -168,9 +162,7 @@ def _check_room(share_stddev: float, sum_factory: Any, norm: float) -> None:
   # Both bounds were added up by the same steps.
   if sum_factory.bound < least * (1 - 1e-9):
     raise ValueError(
-      'A sum of shares must have room for the noise on clipped values, a bound '
-      f'of at least {least:g}, found a `secure_sum_factory` with the bound '
-      f'{sum_factory.bound:g}: it would clamp the noise. Its '
-      '`local_noise_stddev` must be that of a client, `noise_stddev` over the '
-      f'root of `clients_per_round`, {share_stddev:g}.'
+      f'`secure_sum_factory` must have a bound of at least {least:g}, found '
+      f'{sum_factory.bound:g}: it would clamp the noise of a client, whose '
+      f'`local_noise_stddev` is {share_stddev:g}.'
     )

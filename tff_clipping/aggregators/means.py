@@ -54,10 +54,6 @@ def fixed_denominator_mean_factory(
     clients_per_round: P, finite and at least 1: a sum that is divided by less
       is longer than its clip.
     sum_factory: Sums the values. `None` is `tff.aggregators.SumFactory()`.
-
-  Raises:
-    TypeError: If an argument is of the wrong kind.
-    ValueError: If `clients_per_round` is not finite, or less than 1.
   """
   clients_per_round = private_mean.check_clients_per_round(clients_per_round)
   return _mean_factory(sum_factory, clients_per_round)
@@ -79,9 +75,6 @@ def realized_mean_factory(
 
   Args:
     sum_factory: Sums the values. `None` is `tff.aggregators.SumFactory()`.
-
-  Raises:
-    TypeError: If `sum_factory` is no unweighted factory.
   """
   return _mean_factory(sum_factory, None)
 

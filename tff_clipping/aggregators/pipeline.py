@@ -61,14 +61,10 @@ class Steps(NamedTuple):
 def noised_sum_factory(
   build: Callable[[tff.Type], Steps], denominator: float = 1.0
 ) -> SumFactory:
-  """Returns the factory of a private sum, or mean.
+  """Returns the factory of a private sum, or mean, from steps for a type.
 
   State: what is kept, by name; `inner_agg`, that of the sum. What the sum
   measures is dropped: it has no noise.
-
-  Args:
-    build: Returns the steps for values of a type.
-    denominator: P, a public number.
   """
 
   def create(value_type):
@@ -158,13 +154,8 @@ def has_seed(state: Any) -> bool:
 def check_next_round(state: Any, round_num: int) -> None:
   """Raises if a state would noise a round as another one was noised.
 
-  Args:
-    state: The state of a process, or of one that holds it.
-    round_num: The round that is to be run from it, from 1.
-
-  Raises:
-    ValueError: If noise in the state depends on the round, and is that of
-      another round. Noise that is fresh in each round is of none.
+  `state` is that of a process, or of one that holds it; rounds count from 1.
+  Noise that is fresh in each round is of no round.
   """
   for path, leaf in tree.flatten_with_path(state):
     if NOISE_STATE in path and path[-1] == keys.ROUND:

@@ -67,10 +67,6 @@ def dp_mean_factory(
       `secure_sum_factory`.
     noise_key: As for `gaussian_noise_factory`.
 
-  Raises:
-    TypeError: If an argument is of the wrong kind.
-    ValueError: If a number is out of range.
-
   Source: Alg. DP-FedAvg, with its P independent shares of noise drawn as one,
     which has the same distribution. Departs from it in dividing by P in every
     round. McMahan et al. 2018, Sec. 2, for norms of tensors.

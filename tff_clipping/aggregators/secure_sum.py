@@ -55,10 +55,6 @@ def secure_sum_factory(
     local_noise_stddev: The standard deviation of the noise that each client
       adds before the sum, as `local_gaussian_noise_factory` does. `None` if it
       adds none, as where the server adds noise.
-
-  Raises:
-    TypeError: If an argument is of the wrong kind.
-    ValueError: If a number is out of range.
   """
   norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   noise = 0.0

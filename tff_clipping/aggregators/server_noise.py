@@ -61,17 +61,13 @@ def gaussian_noise_factory(
   Args:
     noise_stddev: The standard deviation, from 1e-37 to 1e37, in the unit of
       the result. No noise is another pipeline, not 0.
-    inner_agg_factory: Sums the values, in `float64`; unweighted. `None` is
+    inner_agg_factory: Sums the values, in `float64`. `None` is
       `tff.aggregators.SumFactory()`. Around a mean, or what compresses, the
       noise is not that of the Gaussian mechanism.
     noise_key: `None` draws fresh noise whenever a round runs, so that one that
       is run twice is two releases. A pair of 64-bit integers is a seed, for
       tests and simulations: noise is a function of the seed, the round and the
       tensor, and whoever knows the seed can subtract the noise.
-
-  Raises:
-    TypeError: If an argument is of the wrong kind, or the factory is weighted.
-    ValueError: If a number is out of range.
   """
   noise_stddev = check_noise_stddev(noise_stddev)
   return noised_sum_factory(
@@ -95,15 +91,9 @@ def noised_sum_factory(
 ) -> SumFactory:
   """Returns the factory of a sum, or mean, with noise of the server.
 
-  Args:
-    noise_stddev: The standard deviation of a draw.
-    sum_factory: Sums the clipped values.
-    noise_key: As for `gaussian_noise_factory`.
-    recurrence: How noise follows from the draws; `None` if it is independent.
-    clip: Of the clients' values.
-    multiplier: The noise multiplier of all rounds together, at most.
-    denominator: P.
-    constants: What is measured.
+  `recurrence` says how noise follows from the draws, which have `noise_stddev`.
+  `multiplier` is the most that the noise multiplier of all rounds can be, where
+  it is known. `constants` are the measurements.
   """
   noise_key = check_noise_key(noise_key)
   num_steps, shift = 1, 0.0

@@ -36,9 +36,6 @@ def transformed_factory(
     before: A function of TensorFlow of a client's value.
     after: A function of TensorFlow of the result; what it returns has the type
       of a client's value, where a model is trained.
-
-  Raises:
-    TypeError: If `inner` is no unweighted factory, or the others no functions.
   """
   factories.check_unweighted_factory('inner', inner)
   for name, function in (('before', before), ('after', after)):
@@ -46,11 +43,15 @@ def transformed_factory(
       raise TypeError(f'`{name}` must be a function, found {function!r}.')
 
   def build(value_type, create_inner):
-    sent = _computation(before, value_type)
-    sent_type = value_type if sent is None else sent.type_signature.result
+    sent, sent_type = None, value_type
+    if before is not None:
+      sent = tff.tensorflow.computation(lambda x: before(x), value_type)
+      sent_type = sent.type_signature.result
     process = create_inner(sent_type)
-    result_type = process.next.type_signature.result.result.member
-    received = _computation(after, result_type)
+    received = None
+    if after is not None:
+      result_type = process.next.type_signature.result.result.member
+      received = tff.tensorflow.computation(lambda x: after(x), result_type)
 
     def trace(state, value):
       if sent is not None:
@@ -66,12 +67,3 @@ def transformed_factory(
     return process.initialize, trace
 
   return factories.wrap_factory(inner, build)
-
-
-def _computation(
-  function: Callable[[Any], Any] | None, value_type: Any
-) -> tff.Computation | None:
-  """Returns a function of TensorFlow as TFF computes it."""
-  if function is None:
-    return None
-  return tff.tensorflow.computation(lambda value: function(value), value_type)

@@ -51,10 +51,6 @@ def add_update_norm_measurements(
     clipping_norm: The norm that the share of longer updates is measured for,
       from 1e-12 to 1e19. Nothing is clipped to it.
 
-  Raises:
-    TypeError: If an argument is of the wrong kind.
-    ValueError: If `clipping_norm` is out of range.
-
   Source: Sec. 2.2, where the clipping norm is half the mean norm of the updates
     of an unclipped run, and Figs. 1 and 2.
   """

@@ -14,13 +14,7 @@ _FLOAT_DTYPES = tuple(
 
 
 def check_float_leaves(value_type: Any) -> tff.Type:
-  """Returns a type if it is a structure of floating-point tensors.
-
-  The tensors have fully defined shapes, and the structure Python containers.
-
-  Raises:
-    TypeError: If it is not. The message names the leaf.
-  """
+  """Returns a type of floating-point tensors in Python containers as it is."""
   if not isinstance(value_type, (tff.TensorType, tff.StructWithPythonType)):
     raise TypeError(
       '`value_type` must be a tensor type or a structure in Python containers, '
@@ -31,15 +25,16 @@ def check_float_leaves(value_type: Any) -> tff.Type:
   if not leaves:
     raise TypeError('`value_type` must have a tensor, found none.')
   for leaf in leaves:
-    if not isinstance(leaf, tff.TensorType):
-      rule = 'be a structure of tensors'
-    elif np.dtype(leaf.dtype) not in _FLOAT_DTYPES:
-      rule = 'have floating-point leaves'
-    elif leaf.shape is None or None in tuple(leaf.shape):
-      rule = 'have leaves of defined shape'
-    else:
-      continue
-    raise TypeError(f'`value_type` must {rule}, found {leaf} in {value_type}.')
+    if (
+      not isinstance(leaf, tff.TensorType)
+      or np.dtype(leaf.dtype) not in _FLOAT_DTYPES
+      or leaf.shape is None
+      or None in tuple(leaf.shape)
+    ):
+      raise TypeError(
+        '`value_type` must have floating-point leaves of defined shape, found '
+        f'{leaf} in {value_type}.'
+      )
   return value_type
 
 
