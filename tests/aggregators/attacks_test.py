@@ -58,6 +58,14 @@ def test_no_release_is_impossible_without_the_client(update):
       assert np.max(np.abs(counts - share)) < 7 * math.sqrt(share), counts
 
 
+def _check_grid(released, step):
+  """Checks that 4000 releases are on a grid, and half of them on a coarser."""
+  steps = released / step
+  np.testing.assert_array_equal(steps, np.rint(steps))
+  odd = np.count_nonzero(steps % 2)
+  assert abs(odd - 2000) < 7 * math.sqrt(1000)
+
+
 @pytest.mark.parametrize(
   'is_secure', [False, pytest.param(True, marks=pytest.mark.slow)]
 )
@@ -67,10 +75,7 @@ def test_shares_lie_on_a_grid(is_secure):
     1.0, inner if is_secure else None, clients_per_round=4
   ).create(tff.TensorType(np.float64, [4000]))
   values = [np.full(4000, 0.3)] * 4
-  steps = process.next(process.initialize(), values).result / 2.0**-26
-  np.testing.assert_array_equal(steps, np.rint(steps))
-  odd = np.count_nonzero(steps % 2)
-  assert abs(odd - 2000) < 7 * math.sqrt(1000)
+  _check_grid(process.next(process.initialize(), values).result, 2.0**-26)
 
 
 def test_a_mixture_of_draws_lies_on_a_grid():
@@ -82,10 +87,8 @@ def test_a_mixture_of_draws_lies_on_a_grid():
   state = process.initialize()
   for _ in range(3):
     output = process.next(state, [np.full(4000, 0.3)])
-    state, steps = output.state, output.result / 2.0**-24
-    np.testing.assert_array_equal(steps, np.rint(steps))
-    odd = np.count_nonzero(steps % 2)
-    assert abs(odd - 2000) < 7 * math.sqrt(1000)
+    state = output.state
+    _check_grid(output.result, 2.0**-24)
 
 
 @pytest.mark.slow
@@ -103,8 +106,7 @@ def test_an_adapted_norm_has_a_grid_of_its_own():
     # z' c, from which the step follows.
     stddev = np.float64(output.measurements['clipping_norm']) * 3**-0.5 * 2
     step = 2.0 ** (math.floor(math.log2(stddev)) - 29)
-    steps = output.result * 16 / step
-    np.testing.assert_array_equal(steps, np.rint(steps))
+    _check_grid(output.result * 16, step)
 
 
 def _constants(process):

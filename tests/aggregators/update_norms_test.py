@@ -28,6 +28,7 @@ def test_hand_computed_statistics():
   # Norms 5, 1 and 3: mean 3, variance (4 + 4 + 0) / 3.
   output = _measured_sum(vectors([3, 4], [0, 1], [0, 3]))
   measurements = output.measurements
+  assert set(measurements) == set(aggregators.SIMULATION_ONLY_MEASUREMENTS)
   assert measurements['update_norm_mean'] == 3.0
   assert measurements['update_norm_std'] == pytest.approx((8 / 3) ** 0.5)
   assert measurements['update_norm_min'] == 1.0
@@ -85,10 +86,3 @@ def test_weighted_factory_stays_weighted():
   np.testing.assert_allclose(output.result, [0.75, 1.75])
   assert output.measurements['update_norm_mean'] == 3.0
   assert 'mean_value' in output.measurements
-
-
-def test_added_measurements_are_marked_as_for_simulations():
-  output = _measured_sum(vectors([3, 4]))
-  assert set(output.measurements) == set(
-    aggregators.SIMULATION_ONLY_MEASUREMENTS
-  )

@@ -157,4 +157,4 @@ def adaptive_dp_mean_factory(
 
     return pipeline.Steps(sum_factory, initial, send, release, told=_NORM)
 
-  return pipeline.noised_sum_factory(build, denominator)
+  return pipeline.build_factory(build, denominator)

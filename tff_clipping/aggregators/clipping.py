@@ -103,21 +103,17 @@ def per_layer_clipping_factory(
   `inner_agg_factory` is.
 
   Guarantee: the norm of what reaches `inner_agg_factory` is at most
-  sqrt(sum_k c_k^2), in real arithmetic. It is the sensitivity to charge, and
-  what a noise multiplier multiplies: `combined_clipping_norm(clipping_norms)`
-  returns it. `dp_mean_factory` takes the norms, and adds the noise.
+  `combined_clipping_norm(clipping_norms)`, in real arithmetic: the sensitivity
+  to charge, which a noise multiplier multiplies. `dp_mean_factory` takes the
+  norms, and adds the noise.
 
   An update with a tensor that is not finite, or whose sum of squares is above
   the largest `float32`, becomes zero as a whole.
 
-  Measurements:
-    clipping: Those of `inner_agg_factory`.
-    clipping_norms: The constants c_k, `float32`, in a tensor of shape [K].
+  Measurements, as for `difference_clipping_factory` but for:
+    clipping_norms: The constants c_k, `float32` of shape [K].
     clipped_counts: How many updates were longer, for each tensor, `int32` of
       shape [K].
-    zeroed_count: How many updates became zero.
-
-  The counts are exact, and measured only if `count_sum_factory` is given.
 
   State: `clipping_norms` (empty), `inner_agg`, `count_agg`.
 

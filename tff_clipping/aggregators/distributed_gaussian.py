@@ -169,7 +169,7 @@ def distributed_gaussian_mean_factory(
       told=_SEED,
     )
 
-  return pipeline.noised_sum_factory(build, denominator)
+  return pipeline.build_factory(build, denominator)
 
 
 def _measure(

@@ -138,7 +138,7 @@ def noised_sum_factory(
 
     return pipeline.Steps(sum_factory, initial, send, release)
 
-  return pipeline.noised_sum_factory(build, denominator)
+  return pipeline.build_factory(build, denominator)
 
 
 def _check_room(share_stddev: float, sum_factory: Any, norm: float) -> None:

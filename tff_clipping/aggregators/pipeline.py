@@ -58,7 +58,7 @@ class Steps(NamedTuple):
   told: str | None = None
 
 
-def noised_sum_factory(
+def build_factory(
   build: Callable[[tff.Type], Steps], denominator: float = 1.0
 ) -> SumFactory:
   """Returns the factory of a private sum, or mean, from steps for a type.

@@ -98,18 +98,16 @@ def correlated_dp_mean_factory(
 
   At CLIENTS, clip(x_i, c). At SERVER, (sum of them + the round's row of C^{-1}
   Z) / P, where Z has independent elements of standard deviation z c; see
-  `correlated_noise_factory`, and `dp_mean_factory` for what both have alike.
+  `correlated_noise_factory`.
 
   Guarantee: all rounds together are one Gaussian mechanism with noise
   multiplier z / `strategy.compute_sensitivity(participation)`, under zeroing
   out one client, as `privacy.CorrelatedNoisePlan` charges it.
 
-  Measurements: those of `dp_mean_factory`; the record is of the kind
-  'correlated', and has the digest of the strategy.
-
-  The other arguments, and the errors, are those of `dp_mean_factory`, where
+  Arguments, errors and measurements are those of `dp_mean_factory`, where
   `noise_multiplier` is the standard deviation of a draw over c. `strategy` says
-  how the noise of a round depends on the rounds before.
+  how the noise of a round depends on the rounds before. The record is of the
+  kind 'correlated', and has the digest of the strategy.
   """
   recurrence = correlated_noise.check_strategy(strategy)
   return _mean_factory(
@@ -139,18 +137,16 @@ def local_gaussian_mean_factory(
   """Clips, adds a share of the noise at each client, sums, divides by P.
 
   At CLIENTS, clip(x_i, c) + N(0, (z c)^2 / P I). At SERVER, their sum / P. See
-  `local_gaussian_noise_factory` for who sees what, and `dp_mean_factory` for
-  what both have alike.
+  `local_gaussian_noise_factory` for who sees what.
 
   Guarantee: that of `dp_mean_factory`, for cohorts of exactly P clients. A
   round of others fails and releases nothing.
 
-  Measurements: those of `dp_mean_factory`; the record is of the kind 'shares'.
-
-  The arguments and the errors are those of `dp_mean_factory`, where
+  Arguments, errors and measurements are those of `dp_mean_factory`, where
   `clients_per_round` is an integer, the size of every cohort. With
   `secure_sum_factory(c, local_noise_stddev=z * c / sqrt(P))` the server sees
   the sum alone; a `secure_sum_factory` without room for the noise is refused.
+  The record is of the kind 'shares'.
 
   Source: Alg. DP-FedAvg.
   """

@@ -143,7 +143,7 @@ def noised_sum_factory(
 
     return pipeline.Steps(sum_factory, initial, send, release)
 
-  return pipeline.noised_sum_factory(build, denominator)
+  return pipeline.build_factory(build, denominator)
 
 
 def check_noise_key(noise_key: Any) -> keys.NoiseKey:
