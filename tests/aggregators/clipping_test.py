@@ -35,30 +35,13 @@ def _nested(scale):
 def test_type_signature():
   factory = aggregators.difference_clipping_factory(1.0, **_COUNTED)
   process = factory.create(_VECTOR)
-  state_type = tff.to_type(
-    collections.OrderedDict(clipping_norm=(), inner_agg=(), count_agg=())
+  state = '<clipping_norm=<>,inner_agg=<>,count_agg=<>>@SERVER'
+  assert process.next.type_signature.compact_representation() == (
+    f'(<state={state},value={{float32[2]}}@CLIENTS> -> '
+    f'<state={state},result=float32[2]@SERVER,'
+    'measurements=<clipping=<>,clipping_norm=float32,clipped_count=int32,'
+    'zeroed_count=int32>@SERVER>)'
   )
-  expected = tff.FunctionType(
-    collections.OrderedDict(
-      state=tff.FederatedType(state_type, tff.SERVER),
-      value=tff.FederatedType(_VECTOR, tff.CLIENTS),
-    ),
-    tff.templates.MeasuredProcessOutput(
-      state=tff.FederatedType(state_type, tff.SERVER),
-      result=tff.FederatedType(_VECTOR, tff.SERVER),
-      measurements=tff.FederatedType(
-        collections.OrderedDict(
-          clipping=(),
-          clipping_norm=np.float32,
-          clipped_count=np.int32,
-          zeroed_count=np.int32,
-        ),
-        tff.SERVER,
-      ),
-    ),
-  )
-  assert process.next.type_signature.is_equivalent_to(expected)
-  assert not process.is_weighted
 
 
 def test_hand_computed_sum():
@@ -232,24 +215,17 @@ def _clip_of_layers(values):
   return process.next(process.initialize(), values)
 
 
-def test_each_tensor_has_its_norm_in_the_order_of_the_type():
-  output = _clip_of_layers(
-    [_layer_value([3, 4], [100]), _layer_value([0, 0.5], [5])]
-  )
-  np.testing.assert_allclose(output.result['kernel'], [0.6, 1.3], rtol=1e-6)
-  np.testing.assert_allclose(output.result['bias'], [15], rtol=1e-6)
-  np.testing.assert_array_equal(output.measurements['clipping_norms'], [1, 10])
-  np.testing.assert_array_equal(output.measurements['clipped_counts'], [1, 1])
-
-
-def test_counts_are_those_of_each_tensor():
+def test_each_tensor_has_its_norm_and_count_in_the_order_of_the_type():
   output = _clip_of_layers(
     [
-      _layer_value([3, 4], [1]),
-      _layer_value([3, 4], [2]),
-      _layer_value([0, 0], [11]),
+      _layer_value([3, 4], [100]),
+      _layer_value([0, 0.5], [5]),
+      _layer_value([6, 8], [-10]),
     ]
   )
+  np.testing.assert_allclose(output.result['kernel'], [1.2, 2.1], rtol=1e-6)
+  np.testing.assert_allclose(output.result['bias'], [5], rtol=1e-6)
+  np.testing.assert_array_equal(output.measurements['clipping_norms'], [1, 10])
   np.testing.assert_array_equal(output.measurements['clipped_counts'], [2, 1])
   assert output.measurements['zeroed_count'] == 0
 
