@@ -255,38 +255,41 @@ def _clipping_factory(clip, count_name, inner_factory, count_factory):
     if count_factory is not None:
       counts = count_factory.create(counts_type)
 
+    def zip_state(*states):
+      names = norm_name, 'inner_agg', 'count_agg'
+      return tff.federated_zip(
+        collections.OrderedDict(zip(names, states, strict=True))
+      )
+
     @tff.federated_computation
     def initialize():
       nothing = tff.federated_value((), tff.SERVER)
-      state = collections.OrderedDict()
-      state[norm_name] = norm.initialize() if is_estimated else nothing
-      state['inner_agg'] = inner.initialize()
-      state['count_agg'] = nothing if counts is None else counts.initialize()
-      return tff.federated_zip(state)
+      return zip_state(
+        norm.initialize() if is_estimated else nothing,
+        inner.initialize(),
+        nothing if counts is None else counts.initialize(),
+      )
 
     def trace(state, value, *weight):
-      after = collections.OrderedDict(
-        (name, state[name]) for name in (norm_name, 'inner_agg', 'count_agg')
-      )
+      norm_state, inner_state, count_state = state
       if is_estimated:
-        reported = norm.report(state[norm_name])
+        reported = norm.report(norm_state)
         value = value, tff.federated_broadcast(reported)
       else:
         reported = tff.federated_value(norm, tff.SERVER)
       clipped, norms, is_counted = tff.federated_map(clip_at_client, value)
       if is_estimated:
-        after[norm_name] = norm.next(state[norm_name], norms)
-      output = inner.next(state['inner_agg'], clipped, *weight)
-      after['inner_agg'] = output.state
+        norm_state = norm.next(norm_state, norms)
+      output = inner.next(inner_state, clipped, *weight)
       measurements = collections.OrderedDict(clipping=output.measurements)
       measurements[norm_name] = reported
       if counts is not None:
-        counted = counts.next(state['count_agg'], is_counted)
-        after['count_agg'] = counted.state
+        counted = counts.next(count_state, is_counted)
+        count_state = counted.state
         for name in tff.structure.name_list(counts_type):
           measurements[name] = counted.result[name]
       return tff.templates.MeasuredProcessOutput(
-        tff.federated_zip(after),
+        zip_state(norm_state, output.state, count_state),
         output.result,
         tff.federated_zip(measurements),
       )

@@ -114,7 +114,15 @@ def distributed_gaussian_mean_factory(
       max_clients=cohort.largest,
       bits=bits,
     )
-    measured = _measure(grid, dim, cohort)
+    share = grid.share_stddev / grid.scale
+    measured = dict(
+      clipping_norm=np.float32(grid.sensitivity / grid.scale),
+      noise_stddev=np.float32(math.sqrt(cohort.largest) * share),
+      share_noise_stddev=np.float32(share),
+      min_clients_per_round=np.int32(cohort.least),
+      max_clients_per_round=np.int32(cohort.largest),
+      bits_per_client=np.int64((grid.modulus.bit_length() - 1) * dim),
+    )
     mechanism = Mechanism(
       kind='distributed',
       clipping_norm=norm,
@@ -126,7 +134,7 @@ def distributed_gaussian_mean_factory(
     )
     constants = {MECHANISM: mechanism.to_json(), **measured}
     specs = values.specs_of(value_type)
-    sizes = [spec.shape.num_elements() for spec in tf.nest.flatten(specs)]
+    shapes = [spec.shape for spec in tf.nest.flatten(specs)]
 
     def initial():
       # Of the rotation, whose signs are public: the start, and the round.
@@ -151,14 +159,18 @@ def distributed_gaussian_mean_factory(
       num_missing = cohort.largest - num_clients
       vector = integers.decode(total, grid, num_missing, keys.fresh_key())
       vector = rotation.rotate_back(vector, kept[_SEED])
-      *leaves, _ = tf.split(vector, [*sizes, dim - size])
-      summed = tf.nest.map_structure(
-        lambda spec, leaf: tf.reshape(leaf, spec.shape),
-        specs,
-        tf.nest.pack_sequence_as(specs, leaves),
-      )
+      sizes = [shape.num_elements() for shape in shapes]
+      *parts, _ = tf.split(vector, [*sizes, dim - size])
+      leaves = [
+        tf.reshape(part, shape)
+        for part, shape in zip(parts, shapes, strict=True)
+      ]
       after = kept[_SEED] + tf.constant([0, 1], tf.int64)
-      return summed, collections.OrderedDict({_SEED: after}), constants
+      return (
+        tf.nest.pack_sequence_as(specs, leaves),
+        collections.OrderedDict({_SEED: after}),
+        constants,
+      )
 
     return pipeline.Steps(
       # A Python number would be an `int32`, which the sum of `int64` refuses.
@@ -170,21 +182,6 @@ def distributed_gaussian_mean_factory(
     )
 
   return pipeline.build_factory(build, denominator)
-
-
-def _measure(
-  grid: integers.Grid, dim: int, cohort: pipeline.Cohort
-) -> dict[str, Any]:
-  """Returns what is measured beside the record."""
-  share = grid.share_stddev / grid.scale
-  return dict(
-    clipping_norm=np.float32(grid.sensitivity / grid.scale),
-    noise_stddev=np.float32(math.sqrt(cohort.largest) * share),
-    share_noise_stddev=np.float32(share),
-    min_clients_per_round=np.int32(cohort.least),
-    max_clients_per_round=np.int32(cohort.largest),
-    bits_per_client=np.int64((grid.modulus.bit_length() - 1) * dim),
-  )
 
 
 def _check_cohort(

@@ -12,14 +12,6 @@ from tff_clipping.mechanism import MECHANISM
 
 SumFactory: TypeAlias = tff.aggregators.UnweightedAggregationFactory
 
-# Returns the initial state and a trace of a round, from the type of the values
-# and a function that creates the inner process for a type. The trace takes the
-# state, the values and, where there are some, the weights.
-BuildWrapper: TypeAlias = Callable[
-  [tff.Type, Callable[[Any], tff.templates.AggregationProcess]],
-  tuple[tff.Computation, Callable[..., tff.templates.MeasuredProcessOutput]],
-]
-
 
 def check_factory(name: str, value: Any) -> tff.aggregators.AggregationFactory:
   """Returns `value` if it is an aggregation factory, weighted or not."""
@@ -83,9 +75,14 @@ class _WeightedFactory(tff.aggregators.WeightedAggregationFactory):
 
 
 def wrap_factory(
-  inner: tff.aggregators.AggregationFactory, build: BuildWrapper
+  inner: tff.aggregators.AggregationFactory,
+  build: Callable[..., tuple[tff.Computation, Callable[..., Any]]],
 ) -> tff.aggregators.AggregationFactory:
-  """Returns a factory around another, which is weighted if the other is."""
+  """Returns a factory around another, which is weighted if the other is.
+
+  `build` takes the type of the values and a function that creates the inner
+  process for a type. It returns what `build_process` takes.
+  """
 
   def create(value_type, *weight_type):
     initialize, trace = build(
@@ -103,10 +100,10 @@ def build_process(
   trace: Callable[..., tff.templates.MeasuredProcessOutput],
   *client_types: Any,
 ) -> tff.templates.AggregationProcess:
-  """Returns the process of a state and a trace of a round.
+  """Returns the process of an initial state and a trace of a round.
 
-  `client_types` has the type of the values and, where the trace takes weights,
-  that of the weights.
+  The trace takes the state, the values and, if there are some, the weights;
+  `client_types` are those of the values and of the weights.
   """
   types = [initialize.type_signature.result]
   types += [tff.FederatedType(t, tff.CLIENTS) for t in client_types]
