@@ -4,7 +4,6 @@ Each is the whole `pipeline`, so that a mean knows what it does, and measures it
 as a `Mechanism`.
 """
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -72,16 +71,14 @@ def dp_mean_factory(
     round. McMahan et al. 2018, Sec. 2, for norms of tensors.
   """
   return _mean_factory(
-    functools.partial(
-      server_noise.noised_sum_factory,
-      noise_key=noise_key,
-      multiplier=noise_multiplier,
-    ),
+    server_noise.noised_sum_factory,
+    dict(kind='gaussian'),
     clipping_norm,
     noise_multiplier,
     clients_per_round,
     sum_factory,
-    kind='gaussian',
+    noise_key=noise_key,
+    multiplier=noise_multiplier,
   )
 
 
@@ -110,20 +107,18 @@ def correlated_dp_mean_factory(
   kind 'correlated', and has the digest of the strategy.
   """
   recurrence = correlated_noise.check_strategy(strategy)
+  digest = correlated_noise.strategy_digest(recurrence)
   return _mean_factory(
-    functools.partial(
-      server_noise.noised_sum_factory,
-      noise_key=noise_key,
-      recurrence=recurrence,
-      # A client that takes part moves the draws by c at least.
-      multiplier=noise_multiplier,
-    ),
+    server_noise.noised_sum_factory,
+    dict(kind='correlated', strategy=digest),
     clipping_norm,
     noise_multiplier,
     clients_per_round,
     sum_factory,
-    kind='correlated',
-    strategy=correlated_noise.strategy_digest(recurrence),
+    noise_key=noise_key,
+    recurrence=recurrence,
+    # A client that takes part moves the draws by c at least.
+    multiplier=noise_multiplier,
   )
 
 
@@ -150,21 +145,17 @@ def local_gaussian_mean_factory(
 
   Source: Alg. DP-FedAvg.
   """
-  clients_per_round = argument_checks.check_integer(
+  size = argument_checks.check_integer(
     'clients_per_round', clients_per_round, at_least=1
   )
   return _mean_factory(
-    functools.partial(
-      local_gaussian_noise.noised_sum_factory,
-      clients_per_round=clients_per_round,
-    ),
+    local_gaussian_noise.noised_sum_factory,
+    dict(kind='shares', min_clients=size, max_clients=size),
     clipping_norm,
     noise_multiplier,
     clients_per_round,
     sum_factory,
-    kind='shares',
-    min_clients=clients_per_round,
-    max_clients=clients_per_round,
+    clients_per_round=size,
   )
 
 
@@ -198,20 +189,21 @@ def record_of(
 
 def _mean_factory(
   noised_sum_factory: Callable[..., SumFactory],
+  record: Mapping[str, Any],
   clipping_norm: Any,
   noise_multiplier: Any,
-  clients_per_round: Any,
+  denominator: Any,
   sum_factory: SumFactory | None,
-  **record: Any,
+  **noise: Any,
 ) -> SumFactory:
-  """Returns the factory of a private mean, around that of a noised sum.
+  """Returns the factory of a noised sum, clipped and divided by P.
 
   `record` has the kind of the noise, and the fields of that kind.
   """
   clip = clipping.build_clip(clipping_norm)
   z = argument_checks.check_positive('noise_multiplier', noise_multiplier)
   stddev = server_noise.check_noise_stddev(z * clip.norm)
-  denominator = check_clients_per_round(clients_per_round)
+  denominator = check_clients_per_round(denominator)
   sum_factory = factories.check_sum_factory('sum_factory', sum_factory)
   constants = {**clip.measured, 'noise_stddev': np.float32(stddev)}
   mechanism = Mechanism(
@@ -227,4 +219,5 @@ def _mean_factory(
     clip=clip,
     denominator=denominator,
     constants={**record_of(mechanism, sum_factory), **constants},
+    **noise,
   )
