@@ -79,7 +79,6 @@ def adaptive_dp_mean_factory(
   initial_norm = l2_clip.check_clipping_norm(
     'initial_clipping_norm', initial_clipping_norm
   )
-  z = argument_checks.check_positive('noise_multiplier', noise_multiplier)
   denominator = private_mean.check_clients_per_round(clients_per_round)
   quantile = argument_checks.check_probability(
     'target_quantile', target_quantile
@@ -87,18 +86,15 @@ def adaptive_dp_mean_factory(
   rate = argument_checks.check_positive('learning_rate', learning_rate)
   if below_count_stddev is None:
     below_count_stddev = denominator / 20
-  bits_stddev = argument_checks.check_positive(
-    'below_count_stddev', below_count_stddev
-  )
   noise_key = server_noise.check_noise_key(noise_key)
   sum_factory = factories.check_sum_factory('sum_factory', sum_factory)
   values_multiplier = adaptive_noise.split_noise_multiplier(
-    noise_multiplier=z, below_count_stddev=bits_stddev
+    noise_multiplier=noise_multiplier, below_count_stddev=below_count_stddev
   )
   mechanism = Mechanism(
     kind='gaussian',
     clipping_norm=ADAPTS,
-    noise_multiplier=z,
+    noise_multiplier=noise_multiplier,
     clients_per_round=denominator,
     public=('clipping_norm', 'noise_stddev', 'bits_noise_stddev'),
   )
@@ -124,7 +120,7 @@ def adaptive_dp_mean_factory(
       bit = tf.cast(clipped.norm <= norm, tf.float64) - 0.5
       return (
         grid.round_towards_zero(clipped.value, step, norm),
-        grid.round_towards_zero(bit, grid.grid_step(bits_stddev)),
+        grid.round_towards_zero(bit, grid.grid_step(below_count_stddev)),
       )
 
     def release(total, kept, total_bits):
@@ -135,7 +131,7 @@ def adaptive_dp_mean_factory(
         total, stddev, keys.derive_key(key, 0)
       )
       bits = gaussian.add_gaussian_noise(
-        total_bits, bits_stddev, keys.derive_key(key, 1)
+        total_bits, below_count_stddev, keys.derive_key(key, 1)
       )
       # Of no clients, a half is below.
       error = bits / denominator + 0.5 - quantile
@@ -151,7 +147,7 @@ def adaptive_dp_mean_factory(
         **record,
         clipping_norm=norm,
         noise_stddev=tf.cast(stddev, tf.float32),
-        bits_noise_stddev=np.float32(bits_stddev),
+        bits_noise_stddev=np.float32(below_count_stddev),
       )
       return noised, after, measured
 
