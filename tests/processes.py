@@ -41,6 +41,13 @@ def descendants(pid: int) -> list[Process]:
   return [Process(child, found[child][2]) for child in pids[1:]]
 
 
+def command(pid: int) -> str:
+  """Returns the command line of a process; empty where it has ended."""
+  with contextlib.suppress(OSError):
+    return pathlib.Path(f'/proc/{pid}/cmdline').read_text()
+  return ''
+
+
 def is_running(process: Process) -> bool:
   """Returns whether it has not ended."""
   stat = _stat(process.pid)

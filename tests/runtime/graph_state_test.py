@@ -43,10 +43,37 @@ def _queue_in_a_function(x):
   return tf.function(_queue)(x)
 
 
-@pytest.mark.parametrize(
-  'function',
-  [_own_table, _mutable_table, _queue, _queue_in_a_function],
-)
+def _variable(x):
+  counter = tf.Variable(tf.zeros([], tf.int64))
+
+  @tf.function
+  def add():
+    counter.assign_add(x)
+    return counter.read_value()
+
+  return add()
+
+
+def _constant_table(x):
+  """A table that one session serves for all clients."""
+  table = tf.lookup.StaticHashTable(
+    tf.lookup.KeyValueTensorInitializer(
+      tf.constant([1, 2], tf.int64), tf.constant([10, 20], tf.int64)
+    ),
+    default_value=-1,
+  )
+  return table.lookup(x)
+
+
+_KEPT = [_own_table, _mutable_table, _queue, _queue_in_a_function]
+_NEW = [
+  _variable,
+  _constant_table,
+  lambda x: x + tf.random.uniform([], 0, 1, tf.int64),
+]
+
+
+@pytest.mark.parametrize('function', [*_KEPT, *_NEW])
 def test_a_client_sees_nothing_of_another_or_of_an_earlier_round(function):
   work = tff.tensorflow.computation(function, np.int64)
 
@@ -83,48 +110,36 @@ def test_noise_with_a_seed_is_another_in_each_round():
   assert len({float(release(clients)) for _ in range(5)}) == 5
 
 
-def test_a_table_of_constants_is_kept():
-  def lookup(x):
-    table = tf.lookup.StaticHashTable(
-      tf.lookup.KeyValueTensorInitializer(
-        tf.constant([1, 2], tf.int64), tf.constant([10, 20], tf.int64)
-      ),
-      default_value=-1,
+@pytest.mark.parametrize('function', [*_KEPT, *_NEW])
+def test_only_what_a_session_keeps_takes_a_session_for_each_call(function):
+  with tf.Graph().as_default() as graph:
+    function(tf.compat.v1.placeholder(tf.int64, []))
+  assert graph_state.keeps_state(graph) == (function in _KEPT)
+
+
+def _in_a_branch():
+  return tf.function(
+    lambda: tf.cond(
+      tf.constant(True),
+      lambda: tf.random.uniform([]),
+      lambda: tf.constant(0.0),
     )
-    return table.lookup(x)
+  )()
 
+
+@pytest.mark.parametrize(
+  ('build', 'expected'),
+  [
+    (lambda: tf.random.uniform([]), True),
+    (_in_a_branch, True),
+    (lambda: tf.random.stateless_uniform([], [0, 1]), False),
+  ],
+)
+def test_draws_of_what_is_fetched_are_seen(build, expected):
   with tf.Graph().as_default() as graph:
-    lookup(tf.compat.v1.placeholder(tf.int64, []))
-  assert not graph_state.keeps_state(graph)
-  with tf.Graph().as_default() as graph:
-    _own_table(tf.compat.v1.placeholder(tf.int64, []))
-  assert graph_state.keeps_state(graph)
-  work = tff.tensorflow.computation(lookup, np.int64)
-  assert [int(work(np.int64(x))) for x in (1, 2, 3)] == [10, 20, -1]
-
-
-def test_variables_and_draws_without_a_seed_are_kept_by_no_session():
-  with tf.Graph().as_default() as graph:
-    variable = tf.Variable(0.0)
-    variable.assign_add(1.0)
-    drawn = tf.random.uniform([])
-    stateless = tf.random.stateless_uniform([], [0, 1])
-  assert not graph_state.keeps_state(graph)
-  assert graph_state.draws(graph, [drawn.name])
-  # Only what is fetched counts.
-  assert not graph_state.draws(graph, [stateless.name])
-
-
-def test_draws_inside_of_functions_are_seen():
-  with tf.Graph().as_default() as graph:
-    drawn = tf.function(
-      lambda: tf.cond(
-        tf.constant(True),
-        lambda: tf.random.uniform([]),
-        lambda: tf.constant(0.0),
-      )
-    )()
-  assert graph_state.draws(graph, [drawn.name])
+    tf.random.uniform([])  # Nothing fetches it.
+    fetched = build()
+  assert graph_state.draws(graph, [fetched.name]) == expected
 
 
 def test_what_the_server_draws_is_the_same_for_clients_and_itself():
@@ -193,20 +208,3 @@ def test_only_what_may_change_is_copied_to_a_result():
   view = borrowed.view()
   view.flags.writeable = False
   assert not is_same(view)
-
-
-def test_equal_computations_keep_the_containers_of_their_own():
-  def build(container):
-    @tff.tensorflow.computation(np.int64)
-    def pair(x):
-      return container(x, x + 1)
-
-    @tff.federated_computation(_CLIENTS)
-    def at_server(clients):
-      return tff.federated_map(pair, tff.federated_sum(clients))
-
-    return at_server
-
-  for container in (lambda x, y: (x, y), lambda x, y: [x, y]):
-    kind = type(container(0, 0))
-    assert isinstance(build(container)([np.int64(1)]), kind)

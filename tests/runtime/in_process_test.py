@@ -18,6 +18,7 @@ from tests import processes
 from tests.learning import linear_models
 from tff_clipping import aggregators, runtime
 from tff_clipping.runtime import map_reduce, tensorflow_computation
+from tff_clipping.runtime.in_process import split_into_shards
 
 _INT_CLIENTS = tff.FederatedType(np.int32, tff.CLIENTS)
 _FLOAT_CLIENTS = tff.FederatedType(np.float32, tff.CLIENTS)
@@ -39,14 +40,66 @@ def _sum(values):
   return tff.federated_sum(values)
 
 
-def test_sum_over_clients_or_none():
-  @tff.federated_computation
-  def without_a_parameter():
-    return tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
+@tff.federated_computation(_FLOAT_CLIENTS)
+def _float_sum(values):
+  return tff.federated_sum(values)
 
-  assert _sum([1, 2, 3]) == 6
-  assert _sum([]) == 0
-  assert without_a_parameter() == 0
+
+@tff.tensorflow.computation(np.int32)
+def _add_one(x):
+  return x + 1
+
+
+@tff.federated_computation
+def _no_clients():
+  return tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
+
+
+@tff.federated_computation(tff.FederatedType(np.int32, tff.SERVER))
+def _at_server(x):
+  return tff.federated_map(_add_one, x)
+
+
+@tff.federated_computation(
+  _INT_CLIENTS, tff.FederatedType(np.int32, tff.SERVER), _FLOAT_CLIENTS
+)
+def _in_any_order(ints, offset, floats):
+  return collections.OrderedDict(
+    ints=tff.federated_sum(ints),
+    offset=offset,
+    floats=tff.federated_sum(floats),
+  )
+
+
+@tff.federated_computation(_INT_CLIENTS)
+def _secure_sums(values):
+  return (
+    tff.federated_secure_sum(values, max_input=2**20),
+    tff.federated_secure_sum_bitwidth(values, bitwidth=21),
+    tff.backends.mapreduce.federated_secure_modular_sum(values, 1000),
+  )
+
+
+@pytest.mark.parametrize(
+  ('computation', 'arguments', 'expected'),
+  [
+    (_sum, ([1, 2, 3],), 6),
+    (_sum, ([],), 0),
+    (_no_clients, (), 0),
+    (_add_one, (3,), 4),
+    (_at_server, (3,), 4),
+    (
+      _in_any_order,
+      ([1, 2], 10, [0.5, 0.25]),
+      dict(ints=3, offset=10, floats=0.75),
+    ),
+    (_secure_sums, ([2**20, 123, 999, 0],), (1049698, 1049698, 698)),
+  ],
+)
+def test_rounds_without_and_with_each_placement(
+  computation, arguments, expected
+):
+  assert computation(*arguments) == expected
 
 
 def test_what_the_server_does_alone_is_one_graph():
@@ -65,39 +118,76 @@ def test_what_the_server_does_alone_is_one_graph():
   assert (result['a'], list(result['b'])) == (1, [0, 1, 2])
 
 
-def test_server_and_client_parameters_in_any_order():
-  @tff.federated_computation(
-    _INT_CLIENTS,
-    tff.FederatedType(np.int32, tff.SERVER),
-    tff.FederatedType(np.float32, tff.CLIENTS),
-  )
-  def comp(ints, offset, floats):
-    return collections.OrderedDict(
-      ints=tff.federated_sum(ints),
-      offset=offset,
-      floats=tff.federated_sum(floats),
+@pytest.mark.parametrize(
+  ('num_clients', 'num_shards', 'sizes'),
+  [
+    (7, 3, [2, 2, 3]),
+    (2, 5, [1, 1]),
+    (0, 3, [0]),
+    (4, 1, [4]),
+    (6, 3, [2] * 3),
+  ],
+)
+def test_clients_are_split_evenly_and_in_order(num_clients, num_shards, sizes):
+  found = split_into_shards(num_clients, num_shards)
+  assert [len(shard) for shard in found] == sizes
+  assert [i for shard in found for i in shard] == list(range(num_clients))
+
+
+def test_shards_are_added_up_one_after_the_other_whatever_the_threads():
+  values = np.random.default_rng(0).normal(size=60).astype(np.float32) * 1e3
+  sums = set()
+  for num_shards in (1, 2, 7, 60, 100):
+    expected = np.float32(0)
+    for number, shard in enumerate(split_into_shards(60, num_shards)):
+      part = np.float32(0)
+      for value in values[shard.start : shard.stop]:
+        part += value
+      expected = expected + part if number else part
+    for num_threads in (1, 5):
+      runtime.set_default_context(
+        num_threads=num_threads, num_shards=num_shards
+      )
+      assert float(_float_sum(list(values))) == float(expected)
+    sums.add(float(expected))
+  # The order matters here.
+  assert len(sums) > 1
+
+
+def test_an_error_names_the_client_in_work_and_in_secure_sums():
+  @tff.tensorflow.computation(np.int32)
+  def check(x):
+    with tf.control_dependencies([tf.debugging.assert_less(x, 5)]):
+      return tf.identity(x)
+
+  @tff.federated_computation(_INT_CLIENTS)
+  def comp(values):
+    return tff.federated_secure_sum(
+      tff.federated_map(check, values), max_input=2
     )
 
-  result = comp([1, 2], 10, [0.5, 0.25])
-  assert result == collections.OrderedDict(ints=3, offset=10, floats=0.75)
+  runtime.set_default_context(num_shards=3)
+  for values, name in (([1, 2, 7, 1], '2 of 4'), ([1, 2, 0, 3], '3 of 4')):
+    with pytest.raises(
+      runtime.ClientError, match=rf'Client {name} failed \({max(values)}\)'
+    ):
+      comp(values)
+  assert comp([1, 2]) == 3
 
 
-def test_computations_of_the_server_alone():
-  @tff.tensorflow.computation(np.int32)
-  def add_one(x):
-    return x + 1
-
-  @tff.federated_computation
-  def constant():
-    return tff.federated_value(7, tff.SERVER)
-
-  @tff.federated_computation(tff.FederatedType(np.int32, tff.SERVER))
-  def at_server(x):
-    return tff.federated_map(add_one, x)
-
-  assert add_one(3) == 4
-  assert constant() == 7
-  assert at_server(3) == 4
+@pytest.mark.parametrize(
+  ('argument', 'value', 'error'),
+  [
+    ('num_shards', 0, ValueError),
+    ('num_shards', True, TypeError),
+    ('num_threads', 0, ValueError),
+    ('num_threads', 1.5, TypeError),
+    ('threads_per_client', 0, ValueError),
+  ],
+)
+def test_bad_numbers_are_refused(argument, value, error):
+  with pytest.raises(error, match=f'`{argument}`'):
+    runtime.InProcessContext(**{argument: value})
 
 
 def test_results_have_the_containers_of_their_type():
@@ -162,19 +252,6 @@ def test_data_sets_as_client_values(as_list):
   assert comp(values) == (7 if as_list else 6)
 
 
-def test_secure_sums_are_exact_integers():
-  @tff.federated_computation(_INT_CLIENTS)
-  def comp(values):
-    return (
-      tff.federated_secure_sum(values, max_input=2**20),
-      tff.federated_secure_sum_bitwidth(values, bitwidth=21),
-      tff.backends.mapreduce.federated_secure_modular_sum(values, 1000),
-    )
-
-  values = [2**20, 123, 999, 0]
-  assert comp(values) == (sum(values), sum(values), sum(values) % 1000)
-
-
 @pytest.mark.slow
 def test_the_noise_of_a_key_does_not_depend_on_the_cores(monkeypatch):
   # Many tensors, whose noise is drawn at the same time where there are cores.
@@ -195,41 +272,6 @@ def test_the_noise_of_a_key_does_not_depend_on_the_cores(monkeypatch):
     result = process.next(process.initialize(), [values]).result
     found.append(np.concatenate(result).tobytes())
   assert len(set(found)) == 1
-
-
-def test_variables_are_new_for_every_client_and_call():
-  @tff.tensorflow.computation(np.int32)
-  def count(x):
-    counter = tf.Variable(0)
-
-    @tf.function
-    def add(x):
-      counter.assign_add(x)
-      return counter.read_value()
-
-    return add(x)
-
-  @tff.federated_computation(_INT_CLIENTS)
-  def comp(values):
-    return tff.federated_sum(tff.federated_map(count, values))
-
-  assert comp([1] * 20) == 20
-  assert [count(3), count(3)] == [3, 3]
-
-
-def test_an_error_names_the_client():
-  @tff.tensorflow.computation(np.int32)
-  def check(x):
-    with tf.control_dependencies([tf.debugging.assert_less(x, 5)]):
-      return tf.identity(x)
-
-  @tff.federated_computation(_INT_CLIENTS)
-  def comp(values):
-    return tff.federated_sum(tff.federated_map(check, values))
-
-  with pytest.raises(runtime.ClientError, match=r'Client 2 of 4 failed \(7\)'):
-    comp([1, 2, 7, 3])
-  assert comp([1, 2]) == 3
 
 
 def test_parts_of_different_numbers_of_clients_are_refused():
@@ -386,16 +428,3 @@ def test_memory_layout_of_an_argument_does_not_matter(array):
   expected = 2 * _MATRIX * np.arange(3, dtype=np.float32)[:, np.newaxis]
   for _ in range(2):
     np.testing.assert_array_equal(comp([array, array]), expected)
-
-
-def test_results_are_not_changed_by_later_rounds():
-  first = _vector_sum([np.ones(100_000, np.float32)] * 3)
-  _vector_sum([np.full(100_000, 7, np.float32)] * 3)
-  np.testing.assert_array_equal(first, np.full(100_000, 3, np.float32))
-
-
-@tff.federated_computation(
-  tff.FederatedType(tff.TensorType(np.float32, [100_000]), tff.CLIENTS)
-)
-def _vector_sum(values):
-  return tff.federated_sum(values)

@@ -84,13 +84,3 @@ def test_secure_sums_give_the_mean_to_their_precision(factory):
   values = list(values.astype(np.float32))
   output = process.next(process.initialize(), values)
   np.testing.assert_allclose(output.result, np.mean(values, axis=0), atol=1e-4)
-
-
-def test_modular_sums_wrap_as_they_should():
-  process = tff.aggregators.SecureModularSumFactory(100, True).create(
-    tff.TensorType(np.int32, [2])
-  )
-  values = [np.array([60, -70], np.int32), np.array([70, -60], np.int32)]
-  output = process.next(process.initialize(), values)
-  # Symmetric range: (-100, 100), modulo 199.
-  np.testing.assert_array_equal(output.result, [130 - 199, -130 + 199])

@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
-from tests import noise_strategies
+from tests import noise_strategies, processes
 from tff_clipping import aggregators, runtime
 from tff_clipping.runtime.map_reduce import MapReduceRound
 
@@ -47,7 +47,8 @@ def main(context: str, path: str) -> None:
     results['noise'] = _describe(_draw_noise())
   finally:
     if context == 'native':
-      _end_workers()
+      for worker in processes.descendants(os.getpid()):
+        os.kill(worker.pid, signal.SIGKILL)
   pathlib.Path(path).write_bytes(pickle.dumps(results))
 
 
@@ -149,20 +150,6 @@ def _describe(value):
     (str(path), type(leaf).__name__, np.asarray(leaf))
     for path, leaf in tree.flatten_with_path(value)
   ]
-
-
-def _end_workers() -> None:
-  """Ends the worker processes that this process has started."""
-  for folder in pathlib.Path('/proc').iterdir():
-    if not folder.name.isdigit():
-      continue
-    try:
-      fields = (folder / 'stat').read_text().rsplit(')', 1)[1].split()
-      name = (folder / 'comm').read_text().strip()
-    except OSError:
-      continue
-    if int(fields[1]) == os.getpid() and name.startswith('worker_binary'):
-      os.kill(int(folder.name), signal.SIGKILL)
 
 
 if __name__ == '__main__':

@@ -13,21 +13,25 @@ from hypothesis import strategies as st
 from tff_clipping.theory import claims, quadratics
 
 
-def _model_clipping_point(clipping_norm, k, rate, steps):
-  """Where model clipping comes to rest, by iteration."""
-  problem = claims.claim_2_1_clients(clipping_norm, k).to_linear_regression()
-  reached = quadratics.iterate(
-    lambda x: quadratics.model_clipping_step(
-      problem,
-      x,
-      clipping_norm=clipping_norm,
-      local_steps=steps,
-      client_learning_rate=rate,
-    ),
-    [0.0],
-    tolerance=1e-13,
+def _rest(step, problem, start, tolerance=1e-12, **settings):
+  """Where rounds on a line come to rest."""
+  return float(
+    quadratics.iterate(
+      lambda x: step(problem, x, **settings), [start], tolerance=tolerance
+    )[0]
   )
-  return float(reached[0])
+
+
+def _model_clipping_point(clipping_norm, k, rate, steps):
+  return _rest(
+    quadratics.model_clipping_step,
+    claims.claim_2_1_clients(clipping_norm, k).to_linear_regression(),
+    0.0,
+    tolerance=1e-13,
+    clipping_norm=clipping_norm,
+    local_steps=steps,
+    client_learning_rate=rate,
+  )
 
 
 @given(
@@ -78,19 +82,16 @@ def test_table_1_exactly():
   ],
 )
 def test_table_1_by_iteration(clipping_norm, steps, rate, expected):
-  problem = claims.TABLE_1_CLIENTS.to_linear_regression()
   for start in (-3.0, 5.0):
-    reached = quadratics.iterate(
-      lambda x: quadratics.difference_clipping_step(
-        problem,
-        x,
-        clipping_norm=clipping_norm,
-        local_steps=steps,
-        client_learning_rate=rate,
-      ),
-      [start],
+    reached = _rest(
+      quadratics.difference_clipping_step,
+      claims.TABLE_1_CLIENTS.to_linear_regression(),
+      start,
+      clipping_norm=clipping_norm,
+      local_steps=steps,
+      client_learning_rate=rate,
     )
-    assert float(reached[0]) == pytest.approx(expected, abs=1e-9)
+    assert reached == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -272,18 +273,17 @@ def test_claim_2_2_keeps_the_minimiser(seed, clipping_norm, dimension):
 @settings(max_examples=25, deadline=None)
 def test_claim_2_2_reaches_the_minimiser_on_a_line(clipping_norm, start):
   problem = claims.TABLE_1_CLIENTS.to_linear_regression()
-  rate = claims.preserving_learning_rate(problem, clipping_norm)
-  reached = quadratics.iterate(
-    lambda x: quadratics.difference_clipping_step(
-      problem,
-      x,
-      clipping_norm=clipping_norm,
-      local_steps=1,
-      client_learning_rate=rate,
+  reached = _rest(
+    quadratics.difference_clipping_step,
+    problem,
+    start,
+    clipping_norm=clipping_norm,
+    local_steps=1,
+    client_learning_rate=claims.preserving_learning_rate(
+      problem, clipping_norm
     ),
-    [start],
   )
-  assert abs(float(reached[0])) < 1e-6
+  assert abs(reached) < 1e-6
 
 
 def test_in_two_dimensions_the_preserving_rate_can_lead_away():

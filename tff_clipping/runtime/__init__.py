@@ -6,7 +6,7 @@ from tff_clipping.runtime.in_process import (
   InProcessContext,
   set_default_context,
 )
-from tff_clipping.runtime.ray.cluster_error import ClusterError
+from tff_clipping.runtime.ray import ClusterError
 from tff_clipping.runtime.ray.set_context import set_ray_context
 
 __all__ = [

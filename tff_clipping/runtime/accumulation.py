@@ -19,6 +19,7 @@ from tff_clipping.runtime import values
 from tff_clipping.runtime.tensorflow_computation import (
   TensorFlowComputation,
   import_computation,
+  source,
 )
 
 _TYPES = (tf.float32, tf.float64, tf.int32, tf.int64)
@@ -48,20 +49,14 @@ class Accumulation:
     )
 
   def __call__(
-    self,
-    total: Sequence[np.ndarray],
-    addend: Sequence[np.ndarray],
-    *,
-    in_place: bool,
+    self, total: Sequence[np.ndarray], addend: Sequence[np.ndarray]
   ) -> Sequence[np.ndarray]:
     """Returns the arrays of both together.
 
     Args:
-      total: The arrays of some clients.
-      addend: Those of others.
-      in_place: Whether what is added up takes the place of `total`, where that
-        can be written, and rows the room behind it, which must be of no use to
-        anybody else.
+      total: The arrays of some clients. They are used up: a sum takes the place
+        of an array that can be written, and a row the room behind the others.
+      addend: The arrays of other clients.
     """
     # First, since they may depend on what is overwritten.
     others = (
@@ -71,7 +66,7 @@ class Accumulation:
       else values.detached(self._compute_others(*total, *addend), addend)
     )
     result: list[Any] = [
-      part and part.combine(a, addend[part.addend], in_place)
+      part and part.combine(a, addend[part.addend])
       for a, part in zip(total, self._parts, strict=True)
     ]
     for i, leaf in zip(self._others, others, strict=True):
@@ -83,12 +78,11 @@ class _Part(NamedTuple):
   """What NumPy does for one of the n results.
 
   Attributes:
-    combine: A function of its parameter, of what is put to it, and of whether
-      the parameter may be overwritten.
+    combine: A function of the parameter and of what is put to it.
     addend: Which of the m others is put to it.
   """
 
-  combine: Callable[[np.ndarray, np.ndarray, bool], np.ndarray]
+  combine: Callable[[np.ndarray, np.ndarray], np.ndarray]
   addend: int
 
 
@@ -107,11 +101,11 @@ def begin(zero: np.ndarray) -> np.ndarray:
   return values.read_only(np.asarray(zero))
 
 
-def _add(total: np.ndarray, addend: np.ndarray, in_place: bool) -> np.ndarray:
+def _add(total: np.ndarray, addend: np.ndarray) -> np.ndarray:
   """Returns the sum; in the place of the total, if that can be written."""
-  if not in_place or not total.flags.writeable:
-    return np.add(total, addend, out=_empty(total.shape, total.dtype))
-  return np.add(total, addend, out=total)
+  if total.flags.writeable:
+    return np.add(total, addend, out=total)
+  return np.add(total, addend, out=_empty(total.shape, total.dtype))
 
 
 def _empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
@@ -122,10 +116,8 @@ def _empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
   return room[start : start + size].view(dtype).reshape(shape)
 
 
-def _append(rows: np.ndarray, row: np.ndarray, in_place: bool) -> np.ndarray:
+def _append(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
   """Returns rows and one more, in the room behind them if there is some."""
-  if not in_place:
-    return np.concatenate([rows, row[np.newaxis]])
   num_rows, room = len(rows), rows.base
   if room is None or not _begins(rows, room):
     room = np.empty((max(8, 2 * num_rows), *rows.shape[1:]), rows.dtype)
@@ -146,9 +138,8 @@ def _begins(rows: np.ndarray, room: Any) -> bool:
   )
 
 
-def _join(above: np.ndarray, below: np.ndarray, in_place: bool) -> np.ndarray:
+def _join(above: np.ndarray, below: np.ndarray) -> np.ndarray:
   """Returns the rows of both."""
-  del in_place
   return np.concatenate([above, below])
 
 
@@ -165,21 +156,23 @@ def _find_parts(
 
   def place(tensor: tf.Tensor) -> int:
     """Returns a parameter's place; -1 for what is none."""
-    return places.get(_source(tensor).name, -1)
+    return places.get(source(tensor).name, -1)
 
   def part(i: int, tensor: tf.Tensor) -> _Part | None:
-    tensor = _source(tensor)
+    tensor = source(tensor)
     if tensor.dtype not in _TYPES:
       return None
+    op = tensor.op
     combine: Callable | None = None
     left = right = -1
-    if tensor.op.type == 'AddV2':
-      left, right = sorted(map(place, tensor.op.inputs), key=lambda p: p != i)
-      if _are_of_one_shape(tensor.op.inputs):
+    if op.type == 'AddV2':
+      left, right = sorted(map(place, op.inputs), key=lambda p: p != i)
+      shape, other = (each.shape for each in op.inputs)
+      if shape.is_fully_defined() and shape == other:
         combine = _add
-    elif tensor.op.type == 'ConcatV2' and _is_of_two_and_0(tensor.op):
-      left = place(tensor.op.inputs[0])
-      below = _source(tensor.op.inputs[1])
+    elif op.type == 'ConcatV2' and len(op.inputs) == 3 and _is_0(op.inputs[2]):
+      left = place(op.inputs[0])
+      below = source(op.inputs[1])
       if below.op.type == 'ExpandDims' and _is_0(below.op.inputs[1]):
         combine, below = _append, below.op.inputs[0]
       else:
@@ -194,23 +187,6 @@ def _find_parts(
   ]
 
 
-def _are_of_one_shape(tensors: Sequence[tf.Tensor]) -> bool:
-  left, right = tensors
-  return left.shape.is_fully_defined() and left.shape == right.shape
-
-
-def _is_of_two_and_0(concat: tf.Operation) -> bool:
-  """Returns whether it puts two arrays together along the first dimension."""
-  return len(concat.inputs) == 3 and _is_0(concat.inputs[2])
-
-
 def _is_0(tensor: tf.Tensor) -> bool:
   value = tf.get_static_value(tensor)
   return value is not None and value.size == 1 and int(value) == 0
-
-
-def _source(tensor: tf.Tensor) -> tf.Tensor:
-  """Returns the tensor that some identities pass on."""
-  while tensor.op.type == 'Identity':
-    tensor = tensor.op.inputs[0]
-  return tensor

@@ -68,14 +68,10 @@ class _Turns:
     num_clients: int,
     num_ahead: int,
   ):
-    """Initializes the turns; see `ClientThreads.run`.
+    """Initializes the turns of `ClientThreads.run`.
 
-    Args:
-      work: See there.
-      combine: See there.
-      num_clients: See there.
-      num_ahead: How many clients may be started after the one that is to be
-        combined next: only as many results are in memory.
+    Only `num_ahead` clients are started after the one that is to be combined
+    next: only as many results are in memory.
     """
     self._work = work
     self._combine = combine

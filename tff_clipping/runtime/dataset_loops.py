@@ -43,13 +43,7 @@ def _replace(
   graph_def: graph_pb2.GraphDef,
   functions: dict[str, function_pb2.FunctionDef],
 ) -> None:
-  """Makes a reduction a call of a function with a loop.
-
-  Args:
-    node: The reduction.
-    graph_def: The graph: what the loop needs is added to its library.
-    functions: Those of the library by name, and then the new ones too.
-  """
+  """Makes a reduction a call of a loop, which goes into the library."""
   state_types = node.attr['Tstate'].list.type
   captured_types = node.attr['Targuments'].list.type
   reduced = functions[node.attr['f'].func.name]
@@ -85,19 +79,10 @@ def _build_loop(
   captured_types: list[tf.DType],
   graph_def: graph_pb2.GraphDef,
 ) -> tuple[str, list[function_pb2.FunctionDef]]:
-  """Builds a function that calls another one for each element of a data set.
+  """Returns the name of a loop over a data set, and all functions it needs.
 
-  Args:
-    step: The function, from the state, an element and what it captures to the
-      state, all flat.
-    state_types: Of the state.
-    element_types: Of an element.
-    captured_types: Of what the function captures.
-    graph_def: The graph that has the function.
-
-  Returns:
-    The name of the function of a data set, the state and what is captured, and
-    all functions that it needs.
+  Both the loop and its step, of the state, an element and the captured tensors,
+  return the state.
   """
   unknown = [tf.TensorShape(None)] * len(element_types)
   end = 1 + len(state_types)
@@ -159,13 +144,7 @@ def _build_loop(
 def _rename_results(
   function: function_pb2.FunctionDef, names: set[str]
 ) -> None:
-  """Renames the results of what was replaced where a function has them.
-
-  Args:
-    function: Where `ReduceDataset` calls them 'components', and a call
-      'output'.
-    names: Of the operations that were replaced.
-  """
+  """Renames 'components', the results of a reduction, to 'output' of a call."""
 
   def rename(result: str) -> str:
     operation, _, rest = result.partition(':')

@@ -7,13 +7,12 @@ does not grow with the number of clients, and no worker process starts.
 """
 
 import atexit
-import collections
 import contextlib
 import functools
 import itertools
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -42,12 +41,8 @@ class ClientError(RuntimeError):
   """The work of one client failed."""
 
 
-# What runs a computation; a function returns the context of TFF that does.
-_Compiled = (
-  MapReduceRound
-  | TensorFlowComputation
-  | Callable[[], tff.framework.SyncContext]
-)
+# What runs a computation; `None` is TFF's own context.
+_Compiled = MapReduceRound | TensorFlowComputation | None
 
 
 class InProcessContext(tff.framework.SyncContext):
@@ -92,11 +87,11 @@ class InProcessContext(tff.framework.SyncContext):
     self._threads_per_client = threads_per_client
     self._num_threads = num_threads
     self._num_shards = num_shards
-    self._compiled: collections.OrderedDict[_Hashed, _Compiled] = (
-      collections.OrderedDict()
-    )
-    # By `id`, which no other computation has as long as one is kept.
-    self._hashed: dict[int, _Hashed] = {}
+    # By `id`, which no other computation has as long as one is kept: to hash a
+    # computation serializes its graph.
+    self._compiled: dict[
+      int, tuple[tff.framework.ConcreteComputation, _Compiled]
+    ] = {}
     # They stay: each keeps its sessions of what has been compiled.
     self._threads = ClientThreads(num_threads)
 
@@ -109,15 +104,13 @@ class InProcessContext(tff.framework.SyncContext):
     """
     _check_process()
     compiled = self.compile(comp)
-    result_type = comp.type_signature.result
     if isinstance(compiled, TensorFlowComputation):
       parameter_type = comp.type_signature.parameter
       leaves = values.flatten(arg, parameter_type) if parameter_type else []
-      return values.unflatten(
-        values.detached(compiled(*leaves), leaves), result_type
-      )
-    if not isinstance(compiled, MapReduceRound):
-      return compiled().invoke(comp, arg)
+      results = values.detached(compiled(*leaves), leaves)
+      return values.unflatten(results, comp.type_signature.result)
+    if compiled is None:
+      return _native_context().invoke(comp, arg)
     server, clients = compiled.split_argument(arg)
     broadcast = compiled.prepare(server)
     accumulators = (
@@ -131,28 +124,16 @@ class InProcessContext(tff.framework.SyncContext):
       for shard in split_into_shards(len(clients), self._num_shards)
     )
     accumulator = functools.reduce(compiled.merge, accumulators)
-    return compiled.finish(server, accumulator, result_type)
+    return compiled.finish(server, accumulator)
 
   def compile(self, comp: tff.framework.ConcreteComputation) -> _Compiled:
-    """Returns `comp` compiled, from the cache if it has been seen.
-
-    Args:
-      comp: Any computation.
-
-    Returns:
-      What runs it: for a computation without a MapReduce form, a function that
-      returns TFF's own context.
-    """
+    """Returns what runs `comp`, from the cache if it has been seen."""
     # A program runs the same few computations in each round.
-    hashed = self._hashed.get(id(comp)) or _Hashed(comp)
-    if len(self._hashed) > _MAX_COMPILED:
-      self._hashed.clear()
-    self._hashed[id(comp)] = hashed
-    compiled = self._compiled.pop(hashed, None) or self._compile(comp)
-    self._compiled[hashed] = compiled
+    found = self._compiled.pop(id(comp), None) or (comp, self._compile(comp))
+    self._compiled[id(comp)] = found
     if len(self._compiled) > _MAX_COMPILED:
-      self._compiled.popitem(last=False)
-    return compiled
+      del self._compiled[next(iter(self._compiled))]
+    return found[1]
 
   def _compile(self, comp: tff.framework.ConcreteComputation) -> _Compiled:
     kind = tff.framework.serialize_computation(comp).WhichOneof('computation')
@@ -168,7 +149,7 @@ class InProcessContext(tff.framework.SyncContext):
         'of all clients at once: %s',
         str(e).partition('\n')[0],
       )
-      return _native_context
+      return None
 
   def run_shard(
     self,
@@ -238,23 +219,6 @@ def split_into_shards(num_clients: int, num_shards: int) -> list[range]:
   num_shards = max(1, min(num_shards, num_clients))
   bounds = [i * num_clients // num_shards for i in range(num_shards + 1)]
   return [range(*pair) for pair in itertools.pairwise(bounds)]
-
-
-class _Hashed:
-  """A computation, hashed once.
-
-  To hash one takes as long as its graph is large, which is serialized for it.
-  """
-
-  def __init__(self, comp: tff.framework.ConcreteComputation):
-    self._comp = comp
-    self._hash = hash(comp)
-
-  def __hash__(self) -> int:
-    return self._hash
-
-  def __eq__(self, other: object) -> bool:
-    return isinstance(other, _Hashed) and self._comp == other._comp
 
 
 def set_default_context(

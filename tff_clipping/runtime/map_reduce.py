@@ -20,7 +20,7 @@ from tff_clipping.runtime import accumulation, values
 from tff_clipping.runtime.secure_sums import SecureSum
 from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
 
-# Stands in for a server state or a client value that is not there.
+# Stands in for a server state that is not there.
 _NOTHING = (np.zeros([], np.int32),)
 
 
@@ -67,10 +67,9 @@ class MapReduceRound:
     """
     self._parameter_type = computation.type_signature.parameter
     self._result_type = computation.type_signature.result
-    self._check_placements()
-    leaves = values.federated_leaves(self._parameter_type)
-    self._server_types = [t for t in leaves if t.placement is tff.SERVER]
-    self._client_types = [t for t in leaves if t.placement is tff.CLIENTS]
+    parts = self._check_placements()
+    self._server_types = [t for t in parts if t.placement is tff.SERVER]
+    self._client_types = [t for t in parts if t.placement is tff.CLIENTS]
     try:
       form = tff.backends.mapreduce.get_map_reduce_form_for_computation(
         self._to_one_round(computation), _optimizations()
@@ -123,7 +122,7 @@ class MapReduceRound:
       )
     ]
 
-  def split_argument(self, argument) -> tuple[list, list[list]]:
+  def split_argument(self, argument) -> tuple[Sequence, list[list]]:
     """Returns the server's leaves and, for each client, the client's leaves.
 
     Args:
@@ -134,7 +133,7 @@ class MapReduceRound:
       ValueError: If its parts are of different numbers of clients.
     """
     if self._parameter_type is None:
-      return [], []
+      return _NOTHING, []
     server: list = []
     clients: list[list[list]] = []
     for path, part, part_type in values.federated_parts(
@@ -160,15 +159,17 @@ class MapReduceRound:
       raise ValueError(
         f'Expected values for the same number of clients, found {numbers}.'
       )
-    return server, [sum(leaves, []) for leaves in zip(*clients, strict=True)]
+    return (
+      server if self._server_types else _NOTHING,
+      [sum(leaves, []) for leaves in zip(*clients, strict=True)],
+    )
 
   def prepare(self, server: Sequence) -> Sequence:
     """Returns what the server broadcasts."""
-    return self._prepare(*self._server_leaves(server))
+    return self._prepare(*server)
 
   def work(self, client: Sequence, broadcast: Sequence) -> Sequence:
     """Returns what one client sends."""
-    client = client if self._client_types else _NOTHING
     return self._work(*client, *broadcast)
 
   def zero(self) -> Accumulator:
@@ -187,9 +188,7 @@ class MapReduceRound:
       contribution: What `work` has returned.
     """
     end = len(contribution) - sum(s.num_tensors for s in self._secure_sums)
-    leaves = self._accumulate(
-      accumulator.leaves, contribution[:end], in_place=True
-    )
+    leaves = self._accumulate(accumulator.leaves, contribution[:end])
     secure_sums = []
     for secure_sum, total in zip(
       self._secure_sums, accumulator.secure_sums, strict=True
@@ -200,9 +199,9 @@ class MapReduceRound:
     return Accumulator(leaves, secure_sums)
 
   def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
-    """Returns the accumulator of the clients of both."""
+    """Returns the accumulator of the clients of both; `left` is used up."""
     return Accumulator(
-      self._merge(left.leaves, right.leaves, in_place=False),
+      self._merge(left.leaves, right.leaves),
       [
         s.add(a, b)
         for s, a, b in zip(
@@ -211,42 +210,32 @@ class MapReduceRound:
       ],
     )
 
-  def finish(
-    self,
-    server: Sequence,
-    accumulator: Accumulator,
-    result_type: tff.Type,
-  ):
+  def finish(self, server: Sequence, accumulator: Accumulator):
     """Returns the computation's result.
 
     Args:
       server: The server's leaves.
       accumulator: The sum over all clients.
-      result_type: The type of the result with the Python containers that are
-        asked for, in which equal computations may differ.
     """
     reported = self._report(*accumulator.leaves)
     secure = [array for arrays in accumulator.secure_sums for array in arrays]
-    leaves = self._update(*self._server_leaves(server), *reported, *secure)
-    return values.unflatten(
-      values.detached(leaves, self._server_leaves(server)), result_type
-    )
+    leaves = self._update(*server, *reported, *secure)
+    return values.unflatten(values.detached(leaves, server), self._result_type)
 
-  def _server_leaves(self, server: Sequence) -> Sequence:
-    return server if self._server_types else _NOTHING
-
-  def _check_placements(self) -> None:
-    try:
-      taken = values.federated_leaves(self._parameter_type)
-      returned = values.federated_leaves(self._result_type)
-    except TypeError as e:
-      raise NoMapReduceFormError(str(e)) from e
-    for leaf in taken:
-      if leaf.placement is tff.CLIENTS and leaf.all_equal:
-        raise NoMapReduceFormError(f'It takes what all clients have, {leaf}.')
-    for leaf in returned:
-      if leaf.placement is not tff.SERVER:
-        raise NoMapReduceFormError(f'It returns values at clients, {leaf}.')
+  def _check_placements(self) -> list[tff.FederatedType]:
+    """Returns the types of the parameter's parts, which must be federated."""
+    taken = tff.structure.flatten(self._parameter_type or ())
+    returned = tff.structure.flatten(self._result_type)
+    for part in (*taken, *returned):
+      if not isinstance(part, tff.FederatedType):
+        raise NoMapReduceFormError(f'It has an unplaced value, {part}.')
+    for part in taken:
+      if part.placement is tff.CLIENTS and part.all_equal:
+        raise NoMapReduceFormError(f'It takes what all clients have, {part}.')
+    for part in returned:
+      if part.placement is not tff.SERVER:
+        raise NoMapReduceFormError(f'It returns values at clients, {part}.')
+    return taken
 
   def _to_one_round(
     self, computation: tff.framework.ConcreteComputation
@@ -265,26 +254,18 @@ class MapReduceRound:
       tff.FederatedType(client_type, tff.CLIENTS),
     )
     def one_round(server, clients):
-      taken = {tff.SERVER: 0, tff.CLIENTS: 0}
-
-      def take(type_spec):
-        if isinstance(type_spec, tff.FederatedType):
-          index = taken[type_spec.placement]
-          taken[type_spec.placement] += 1
-          return (server if type_spec.placement is tff.SERVER else clients)[
-            index
-          ]
-        return tff.structure.Struct(
-          [
-            (name, take(element_type))
-            for name, element_type in tff.structure.iter_elements(type_spec)
-          ]
-        )
-
+      rest = {
+        tff.SERVER: (server[i] for i in range(len(self._server_types))),
+        tff.CLIENTS: (clients[i] for i in range(len(self._client_types))),
+      }
       if self._parameter_type is None:
         result = computation()
       else:
-        result = computation(take(self._parameter_type))
+        flat = tff.structure.flatten(self._parameter_type)
+        argument = [next(rest[part.placement]) for part in flat]
+        result = computation(
+          tff.structure.pack_sequence_as(self._parameter_type, argument)
+        )
       parts = _federated_parts(result)
       return server, tff.federated_zip(tuple(parts))
 

@@ -80,13 +80,11 @@ class TensorFlowComputation:
       TypeError: If `computation` is not plain TensorFlow.
     """
     self._graph, self._feeds, fetches = import_computation(computation)
-    self._fetches = fetches
     if results is not None:
-      self._fetches = [fetches[i] for i in results]
+      fetches = [fetches[i] for i in results]
     if narrow:
-      self._fetches = [
-        _before_cast(self._graph, name) for name in self._fetches
-      ]
+      fetches = [_before_cast(self._graph, name) for name in fetches]
+    self._fetches = fetches
     proto = _tensorflow_proto(computation)
     self._token = proto.session_token_tensor_name
     self._config = tf.compat.v1.ConfigProto(
@@ -130,10 +128,35 @@ class TensorFlowComputation:
   def _open_session(self) -> tf.compat.v1.Session:
     return tf.compat.v1.Session(graph=self._graph, config=self._config)
 
-  def _callable(self, session: tf.compat.v1.Session) -> Callable:
-    """Returns what runs the graph in a session."""
+  def _callable(self, session: tf.compat.v1.Session) -> Callable[..., Sequence]:
+    """Returns a function that runs the graph in a session.
+
+    It is made of a method of TensorFlow that is not public. The public
+    `make_callable` looks at all names, shapes and structures again in each
+    call, holding Python's lock: four times as long as the sum of two models
+    takes.
+    """
+    if not self._fetches:
+      return lambda *leaves: []
     feeds = [*self._feeds, self._token] if self._token else self._feeds
-    return _callable(session, feeds, self._fetches)
+    run = session._make_callable_from_options(
+      config_pb2.CallableOptions(feed=feeds, fetch=self._fetches)
+    )
+    # `object` for strings.
+    dtypes = [
+      self._graph.get_tensor_by_name(feed).dtype.as_numpy_dtype
+      for feed in feeds
+    ]
+
+    def call(*leaves):
+      return run(
+        *[
+          np.asarray(leaf, dtype)
+          for leaf, dtype in zip(leaves, dtypes, strict=True)
+        ]
+      )
+
+    return call
 
 
 def import_computation(
@@ -171,52 +194,31 @@ def _tensorflow_proto(computation: tff.framework.ConcreteComputation):
   return proto.tensorflow
 
 
-def _callable(
-  session: tf.compat.v1.Session,
-  feeds: Sequence[str],
-  fetches: Sequence[str],
-) -> Callable[..., Sequence]:
-  """Returns a function that runs a part of the graph of a session.
-
-  It is made of a method of TensorFlow that is not public. The public
-  `make_callable` looks at all names, shapes and structures again in each call,
-  holding Python's lock: four times as long as the sum of two models takes.
-
-  Args:
-    session: The session.
-    feeds: The tensors to feed, the function's arguments.
-    fetches: The tensors whose arrays it returns.
-  """
-  if not fetches:
-    return lambda *leaves: []
-  run = session._make_callable_from_options(
-    config_pb2.CallableOptions(feed=feeds, fetch=fetches)
-  )
-  # `object` for strings.
-  dtypes = [
-    session.graph.get_tensor_by_name(feed).dtype.as_numpy_dtype
-    for feed in feeds
-  ]
-
-  def call(*leaves):
-    return run(
-      *[
-        np.asarray(leaf, dtype)
-        for leaf, dtype in zip(leaves, dtypes, strict=True)
-      ]
-    )
-
-  return call
-
-
 def portable(leaf):
   """Returns a leaf as it can be fed here or sent to another process.
 
   Args:
     leaf: An array, or a `tf.data.Dataset`, of which its serialized graph is
       returned.
+
+  Raises:
+    ValueError: If a data set is too large, with the examples in it.
   """
-  return _dataset_graph(leaf) if _is_dataset(leaf) else leaf
+  if not isinstance(leaf, tf.data.Dataset):
+    return leaf
+  with tf.init_scope():
+    graph = tf.raw_ops.DatasetToGraphV2(
+      input_dataset=tf.data.experimental.to_variant(leaf)
+    ).numpy()
+  # What TensorFlow leaves of a graph that is too large.
+  if not graph:
+    raise ValueError(
+      'A data set of a client must be below 2 GiB with all that it holds. '
+      'Larger clients are read from a client store '
+      '(`tff_clipping.programs.clients.client_store`), or from files inside of '
+      'the data set.'
+    )
+  return graph
 
 
 def is_of_this_process(graph: bytes) -> bool:
@@ -229,9 +231,8 @@ def is_of_this_process(graph: bytes) -> bool:
     return False  # To parse it takes as long as what it holds is large.
   parsed = graph_pb2.GraphDef.FromString(graph)
   functions = (function.node_def for function in parsed.library.function)
-  return any(
-    'PyFunc' in node.op for node in itertools.chain(parsed.node, *functions)
-  )
+  nodes = itertools.chain(parsed.node, *functions)
+  return any('PyFunc' in node.op for node in nodes)
 
 
 def _leaf_bindings(binding) -> list:
@@ -279,37 +280,17 @@ def _sequence_outputs(graph: tf.Graph, bindings) -> list[str]:
   return fetches
 
 
-def _before_cast(graph: tf.Graph, name: str) -> str:
-  """Returns the name of the `float32` tensor that one was cast from, if any."""
-  tensor = graph.get_tensor_by_name(name)
+def source(tensor: tf.Tensor) -> tf.Tensor:
+  """Returns the tensor that some identities pass on."""
   while tensor.op.type == 'Identity':
     tensor = tensor.op.inputs[0]
+  return tensor
+
+
+def _before_cast(graph: tf.Graph, name: str) -> str:
+  """Returns the name of the `float32` tensor that one was cast from, if any."""
+  tensor = source(graph.get_tensor_by_name(name))
   if tensor.op.type != 'Cast' or tensor.dtype != tf.float64:
     return name
   (narrow,) = tensor.op.inputs
   return narrow.name if narrow.dtype == tf.float32 else name
-
-
-def _is_dataset(value) -> bool:
-  return isinstance(value, tf.data.Dataset)
-
-
-def _dataset_graph(dataset: tf.data.Dataset) -> bytes:
-  """Returns the serialized graph that makes `dataset`.
-
-  Raises:
-    ValueError: If it is too large, as with the examples in it: what serializes
-      it then leaves nothing.
-  """
-  with tf.init_scope():
-    graph = tf.raw_ops.DatasetToGraphV2(
-      input_dataset=tf.data.experimental.to_variant(dataset)
-    ).numpy()
-  if not graph:
-    raise ValueError(
-      'A data set of a client must be below 2 GiB with all that it holds. '
-      'Larger clients are read from a client store '
-      '(`tff_clipping.programs.clients.client_store`), or from files inside of '
-      'the data set.'
-    )
-  return graph

@@ -6,9 +6,8 @@ for a number that is out of range.
 """
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-import attrs
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -24,33 +23,10 @@ _detached: weakref.WeakValueDictionary[int, np.ndarray] = (
 )
 
 
-def federated_leaves(type_spec: tff.Type | None) -> list[tff.FederatedType]:
-  """Returns the federated types in `type_spec`, in order.
-
-  Args:
-    type_spec: A federated type, a structure of them, or `None`.
-
-  Raises:
-    TypeError: If a leaf of `type_spec` is not federated.
-  """
-  if type_spec is None:
-    return []
-  if isinstance(type_spec, tff.FederatedType):
-    return [type_spec]
-  if isinstance(type_spec, tff.StructType):
-    return [f for t in type_spec for f in federated_leaves(t)]
-  raise TypeError(f'Expected a federated type, found {type_spec}.')
-
-
 def federated_parts(
   value, type_spec: tff.Type, path: Path = ()
 ) -> list[tuple[Path, object, tff.FederatedType]]:
   """Returns the path, the value and the type of each federated part, in order.
-
-  Args:
-    value: A Python structure.
-    type_spec: A federated type, or a structure of them.
-    path: Where `value` is in the argument.
 
   Raises:
     TypeError: If `value` is not of the structure of `type_spec`.
@@ -175,33 +151,23 @@ def _struct_elements(
   """Returns the name or position, the value and the type of each element."""
   types = list(tff.structure.iter_elements(type_spec))
   names = [name for name, _ in types]
-  # First: such a structure has an `_asdict` too, which needs all names.
-  if isinstance(value, tff.structure.Struct):
-    found = list(tff.structure.iter_elements(value))
-    if len(found) != len(names) or any(
-      f is not None and f != n for (f, _), n in zip(found, names, strict=True)
-    ):
-      raise _wrong(path, type_spec, value)
-    parts = [v for _, v in found]
-  else:
-    if attrs.has(type(value)):
-      value = attrs.asdict(value, recurse=False)
-    elif hasattr(value, '_asdict'):
-      value = value._asdict()
-    if isinstance(value, Mapping):
-      if set(value) != set(names):
-        raise TypeError(
-          f'{name_of(path)} must have the fields {names}, found {list(value)}.'
-        )
-      parts = [value[name] for name in names]
-    elif isinstance(value, (list, tuple)) and len(value) == len(names):
-      parts = list(value)
-    else:
-      raise _wrong(path, type_spec, value)
+  try:
+    found = list(
+      tff.structure.iter_elements(tff.structure.from_container(value))
+    )
+  except (TypeError, ValueError) as e:
+    raise _wrong(path, type_spec, value) from e
+  by_name = dict(found)
+  if None not in by_name and set(by_name) == set(names):
+    found = [(name, by_name[name]) for name in names]
+  if len(found) != len(names) or any(
+    f not in (None, n) for (f, _), n in zip(found, names, strict=True)
+  ):
+    raise _wrong(path, type_spec, value)
   return [
     (i if name is None else name, part, element_type)
-    for i, ((name, element_type), part) in enumerate(
-      zip(types, parts, strict=True)
+    for i, ((name, element_type), (_, part)) in enumerate(
+      zip(types, found, strict=True)
     )
   ]
 
@@ -250,7 +216,7 @@ def _to_array(value, type_spec: tff.TensorType, path: Path, by_value: bool):
       raise _wrong(path, type_spec, value) from e
     if found != dtype:
       array = _cast(array, dtype, by_value)
-    if array is None or not _fit_together(value, dtype):
+    if array is None:
       raise _wrong(path, type_spec, value)
   if not tf.TensorShape(type_spec.shape).is_compatible_with(array.shape):
     raise TypeError(
@@ -287,29 +253,6 @@ def _cast(array: np.ndarray, dtype: tf.DType, by_value: bool):
   else:
     fits = np.array_equal(np.isfinite(cast), np.isfinite(array))
   return cast if fits else None
-
-
-def _fit_together(value, dtype: tf.DType) -> bool:
-  """Whether numbers of Python's in one list fit, each by itself.
-
-  NumPy makes one kind of all before anybody can look at them.
-  """
-  numbers = list(_python_numbers(value))
-  kinds = {type(number) for number in numbers}
-  if len(kinds) < 2:
-    return True
-  if bool in kinds:
-    return False
-  integers = [number for number in numbers if type(number) is int]
-  return all(_cast(np.asarray(i), dtype, True) is not None for i in integers)
-
-
-def _python_numbers(value) -> Iterator[bool | int | float]:
-  if isinstance(value, (list, tuple)):
-    for element in value:
-      yield from _python_numbers(element)
-  elif type(value) in (bool, int, float):
-    yield value
 
 
 def _kind(dtype: tf.DType) -> str:

@@ -95,11 +95,7 @@ class Schedule:
         f'`clients_per_round` must be at most {self.num_clients}, found '
         f'{self.clients_per_round}.'
       )
-    if self.sampling not in get_args(Sampling):
-      raise ValueError(
-        "`sampling` must be 'fixed_size', 'poisson' or 'with_replacement', "
-        f'found {self.sampling!r}.'
-      )
+    argument_checks.check_choice('sampling', self.sampling, get_args(Sampling))
 
 
 class Condition(NamedTuple):
@@ -184,7 +180,7 @@ def theorem_1_conditions(
 
   Source: Theorem 1, the last steps of its proof, and docs/theory.md.
   """
-  _check_constants(constants)
+  argument_checks.check_choice('constants', constants, get_args(Constants))
   p, q = schedule.clients_per_round, schedule.local_steps
   smoothness = problem.smoothness
   eta_l = schedule.client_learning_rate
@@ -265,7 +261,7 @@ def theorem_1_terms(
 
   Source: Theorem 1, and docs/theory.md for the corrected bound.
   """
-  _check_constants(constants)
+  argument_checks.check_choice('constants', constants, get_args(Constants))
   argument_checks.check_non_negative('noise_stddev', noise_stddev)
   n, p = schedule.num_clients, schedule.clients_per_round
   q, t = schedule.local_steps, schedule.num_rounds
@@ -354,10 +350,3 @@ def _kappa(schedule: Schedule) -> float:
     return 1.0
   p = schedule.clients_per_round
   return 1.0 + sampling_factor(schedule.num_clients, p, 'poisson') / p
-
-
-def _check_constants(constants: str) -> None:
-  if constants not in get_args(Constants):
-    raise ValueError(
-      f"`constants` must be 'corrected' or 'statement', found {constants!r}."
-    )

@@ -82,7 +82,10 @@ def claim_2_1_least_k(shrinkage: Number) -> Number:
 
   Source: derived from the proof of Claim 2.1.
   """
-  _check_shrinkage(shrinkage)
+  if not -1 < shrinkage < 1:
+    raise ValueError(
+      f'`shrinkage` must be between -1 and 1, found {shrinkage}.'
+    )
   return (3 + shrinkage) / (3 - 2 * shrinkage)
 
 
@@ -352,13 +355,6 @@ def _weights(
     1 - (1 - client_learning_rate * h) ** local_steps
     for h in clients.curvatures
   ]
-
-
-def _check_shrinkage(shrinkage: Number) -> None:
-  if not -1 < shrinkage < 1:
-    raise ValueError(
-      f'`shrinkage` must be between -1 and 1, found {shrinkage}.'
-    )
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ Results are compared to the last bit with those of the in-process runtime.
 import contextlib
 import os
 import pathlib
-import re
 import signal
 import threading
 
@@ -161,7 +160,9 @@ def test_a_killed_workers_shard_runs_again(context, tmp_path, caplog):
   expected = comp(rounds.FLOATS)
   tff.framework.set_default_context(context)
   pid = min(
-    p.pid for p in processes.descendants(os.getpid()) if _is_worker(p.pid)
+    process.pid
+    for process in processes.descendants(os.getpid())
+    if 'ray::Worker' in processes.command(process.pid)
   )
   with rounds.when_clients_work(tmp_path, lambda: os.kill(pid, signal.SIGKILL)):
     assert comp(rounds.FLOATS) == expected
@@ -201,20 +202,20 @@ def test_a_client_that_hangs_is_run_again(context, tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-  ('changed', 'paths', 'fault'),
+  ('changed', 'paths', 'message'),
   [
-    ({}, ('/',), ''),
-    ({'numpy': '0.0'}, (), 'has numpy .* [(]here 0[.]0[)]'),
-    ({}, ('/no_store', '/', '/no_other'), 'lacks /no_store, /no_other[.]'),
+    ({'numpy': '0.0'}, (), 'node 7 has numpy .* [(]here 0[.]0[)]'),
+    ({}, ('/no_store', '/', '/no_other'), 'node 7 lacks /no_store, /no_other'),
   ],
 )
-def test_a_worker_that_differs_is_refused(context, changed, paths, fault):
+def test_a_node_that_differs_is_refused(context, changed, paths, message):
   # Imports Ray, which `set_ray_context` must be the first to do.
   from tff_clipping.runtime.ray import worker
 
   del context
-  found = worker.find_fault(environment.versions() | changed, paths)
-  assert re.match(fault, found) if fault else not found
+  worker.check_node('node 7', environment.versions(), ('/',))
+  with pytest.raises(RuntimeError, match=message):
+    worker.check_node('node 7', environment.versions() | changed, paths)
 
 
 def _secure_sum():
@@ -223,10 +224,3 @@ def _secure_sum():
     return tff.federated_secure_sum(values, max_input=10)
 
   return comp
-
-
-def _is_worker(pid):
-  """Returns whether one of Ray's actors is in a process."""
-  with contextlib.suppress(OSError):
-    return b'ray::Worker' in pathlib.Path(f'/proc/{pid}/cmdline').read_bytes()
-  return False

@@ -47,14 +47,11 @@ def test_a_lost_part_ends_the_program_and_all_of_ray(part, signum, tmp_path):
     if part == 'all':
       os.killpg(program.pid, signum)
     else:
-      named = {_name(p.pid): p.pid for p in started}
+      programs = {
+        p.pid: processes.command(p.pid).split('\0')[0] for p in started
+      }
+      named = {pathlib.Path(path).name: pid for pid, path in programs.items()}
       os.kill({**named, 'program': program.pid}[part], signum)
     program.communicate(timeout=300)
   assert program.returncode != 0
   processes.wait_until_ended(started)
-
-
-def _name(pid):
-  """Returns the name of the program that a process runs."""
-  command = pathlib.Path(f'/proc/{pid}/cmdline').read_bytes().split(b'\0')[0]
-  return pathlib.Path(command.decode()).name

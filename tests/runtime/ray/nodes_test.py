@@ -52,4 +52,4 @@ def test_a_killed_nodes_shard_runs_again_on_the_other_node(printed):
 def test_the_loss_of_the_last_node_is_an_error(printed):
   (error,) = printed['error']
   assert error.startswith('No worker of the cluster is left')
-  assert 'node first (' in error
+  assert 'Lost the worker on node first (' in printed['warning'][-1]

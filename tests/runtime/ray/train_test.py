@@ -1,9 +1,7 @@
 """Tests of `tasks.train --runtime=ray`, as a user runs it."""
 
-import contextlib
 import json
 import os
-import pathlib
 import signal
 import time
 
@@ -56,13 +54,6 @@ def _wait_for_round(process, output_dir, round_num):
   time.sleep(0.3)
 
 
-def _is_worker(pid):
-  """Whether one of a run's actors is in a process."""
-  with contextlib.suppress(OSError):
-    return b'ray::Worker' in pathlib.Path(f'/proc/{pid}/cmdline').read_bytes()
-  return False
-
-
 def _metrics(output_dir):
   return pd.read_csv(output_dir / 'metrics.csv').drop(columns='round_seconds')
 
@@ -92,7 +83,9 @@ def test_a_private_run_that_loses_a_worker(tmp_path, cache_dir):
   with processes.ended_at_last(process):
     _wait_for_round(process, tmp_path / 'ray', 1)
     started = processes.descendants(process.pid)
-    workers = [p.pid for p in started if _is_worker(p.pid)]
+    workers = [
+      p.pid for p in started if 'ray::Worker' in processes.command(p.pid)
+    ]
     assert len(workers) == 2
     os.kill(workers[0], signal.SIGKILL)
     errors = _finish(process)

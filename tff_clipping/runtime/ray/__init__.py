@@ -1,4 +1,8 @@
 """Rounds on the machines of a Ray cluster.
 
-Only `set_context` and `cluster_error` can be imported without Ray.
+Only this file and `set_context` can be imported without Ray.
 """
+
+
+class ClusterError(RuntimeError):
+  """The cluster cannot run a round; the message says why, and what to do."""

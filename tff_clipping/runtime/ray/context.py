@@ -22,9 +22,9 @@ from typing import Any
 import ray
 import tensorflow_federated as tff
 
-from tff_clipping.runtime.in_process import InProcessContext, split_into_shards
+from tff_clipping.runtime.in_process import InProcessContext
 from tff_clipping.runtime.map_reduce import MapReduceRound
-from tff_clipping.runtime.ray.cluster_error import ClusterError
+from tff_clipping.runtime.ray import ClusterError
 from tff_clipping.runtime.ray.workers import Workers
 from tff_clipping.runtime.tensorflow_computation import (
   is_of_this_process,
@@ -34,25 +34,22 @@ from tff_clipping.runtime.tensorflow_computation import (
 _LOOPBACK = '127.0.0.1'
 
 
-class RayContext(tff.framework.SyncContext):
-  """A TFF execution context that runs clients on a Ray cluster."""
+class RayContext(tff.framework.SyncContext, contextlib.AbstractContextManager):
+  """A TFF execution context that runs clients on a Ray cluster.
+
+  Attributes:
+    num_shards: The number of shards in which the clients are added up.
+  """
 
   def __init__(
     self, address: str | None, num_shards: int | None, **workers: Any
   ):
-    """Connects to a cluster, and starts the workers.
-
-    Args:
-      address: See `set_ray_context`.
-      num_shards: See `set_ray_context`.
-      **workers: What `Workers` takes.
-    """
+    """Connects to a cluster, and starts `Workers`; see `set_ray_context`."""
     self._server = InProcessContext()
     # Of what has been compiled, the reference to its serialized form.
     self._sent: weakref.WeakKeyDictionary[MapReduceRound, ray.ObjectRef] = (
       weakref.WeakKeyDictionary()
     )
-    self._is_closed = False
     threads = workers['threads_per_worker']
     num_workers = workers['num_workers'] or max(
       1, len(os.sched_getaffinity(0)) // threads
@@ -66,24 +63,15 @@ class RayContext(tff.framework.SyncContext):
       self._thread = concurrent.futures.ThreadPoolExecutor(1, 'ray')
       stack.callback(self._thread.shutdown, wait=False)
       self._open = stack.pop_all()
-    self._num_shards = num_shards or self._workers.size
+    self.num_shards = num_shards or self._workers.size
     atexit.register(self.close)
-
-  def __enter__(self) -> 'RayContext':
-    return self
 
   def __exit__(self, *args) -> None:
     self.close()
 
-  @property
-  def num_shards(self) -> int:
-    """The number of shards in which the clients are added up."""
-    return self._num_shards
-
   def close(self) -> None:
     """Ends the workers, and the Ray that was started here."""
     atexit.unregister(self.close)
-    self._is_closed = True
     self._open.close()
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg):
@@ -92,9 +80,8 @@ class RayContext(tff.framework.SyncContext):
     Raises:
       ClientError: If the work of a client fails.
       ClusterError: If no worker is left that could run the clients.
+      RuntimeError: If the context is closed.
     """
-    if self._is_closed:
-      raise ClusterError('The context is closed: no cluster runs it any more.')
     compiled = self._server.compile(comp)
     if not isinstance(compiled, MapReduceRound):
       return self._server.invoke(comp, arg)
@@ -125,42 +112,22 @@ class RayContext(tff.framework.SyncContext):
     if compiled not in self._sent:
       self._sent[compiled] = ray.put(tff.framework.serialize_computation(comp))
     broadcast = ray.put(compiled.prepare(server))
-
-    def submit(actor: Any, shard: range) -> ray.ObjectRef:
-      return actor.run.remote(
-        [self._sent[compiled]],
-        broadcast,
-        clients[shard.start : shard.stop],
-        shard.start,
-        len(clients),
-      )
-
-    shards = split_into_shards(len(clients), self._num_shards)
-    with contextlib.closing(self._workers.run(shards, submit, stop)) as sums:
+    sums = self._workers.run(
+      self._sent[compiled], broadcast, clients, self.num_shards, stop
+    )
+    with contextlib.closing(sums):
       accumulator = functools.reduce(compiled.merge, sums)
-    return compiled.finish(server, accumulator, comp.type_signature.result)
+    return compiled.finish(server, accumulator)
 
 
 @contextlib.contextmanager
 def _connect(address: str | None, *, num_cpus: int) -> Iterator[None]:
   """Connects to a cluster, or starts Ray here for as long as the body runs.
 
-  A connection that the program has made before is used, and kept.
-
-  Args:
-    address: See `set_ray_context`.
-    num_cpus: The number of CPUs of the Ray that is started.
-
-  Raises:
-    ValueError: If `address` is given, and the program is connected already.
-    ClusterError: If there is no such cluster, or it does not fit.
+  A connection that the program has made before is used, and kept. A Ray that is
+  started has `num_cpus` CPUs.
   """
-  if ray.is_initialized():
-    if address is not None:
-      raise ValueError(
-        '`address` must be `None` in a program that has called `ray.init` '
-        f'itself, found {address!r}.'
-      )
+  if address is None and ray.is_initialized():
     yield
     return
   with contextlib.ExitStack() as stack:
@@ -187,12 +154,12 @@ def _connect(address: str | None, *, num_cpus: int) -> Iterator[None]:
         _node_ip_address=_LOOPBACK,
         _temp_dir=folder,
       )
-    stack.callback(ray.shutdown)
     try:
       with _no_output():
         ray.init(log_to_driver=False, logging_level=logging.CRITICAL, **options)
     except (OSError, RuntimeError, ValueError) as e:
       raise ClusterError(f'There is no Ray at {address} to use: {e}') from e
+    stack.callback(ray.shutdown)
     yield
 
 

@@ -2,13 +2,14 @@
 
 import importlib.util
 import os
+import re
 import socket
 from collections.abc import Sequence
 
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.runtime.ray.cluster_error import ClusterError
+from tff_clipping.runtime.ray import ClusterError
 
 _CONNECT_SECONDS = 5.0
 
@@ -69,11 +70,12 @@ def set_ray_context(
       'Ray is not installed, which runs rounds on a cluster: '
       "`make setup`, or pip install '.[cluster]', in a checkout."
     )
-  for name, value in dict(
+  counts = dict(
     threads_per_worker=threads_per_worker,
     num_workers=num_workers,
     num_shards=num_shards,
-  ).items():
+  )
+  for name, value in counts.items():
     if value is not None:
       argument_checks.check_integer(name, value, at_least=1)
   argument_checks.check_non_negative('num_gpus', num_gpus)
@@ -87,7 +89,7 @@ def set_ray_context(
         '`required_paths` must be absolute, since the nodes may run in other '
         f'folders, found {path!r}.'
       )
-  if address is None or _check_address(address) in ('127.0.0.1', 'localhost'):
+  if address is None or _find_head(address) in ('127.0.0.1', 'localhost'):
     # Ray takes a loopback address for one of a network interface, unless it is
     # told that there are no other machines.
     os.environ.setdefault('RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER', '0')
@@ -108,25 +110,19 @@ def set_ray_context(
   return context
 
 
-def _check_address(address: str) -> str:
-  """Returns the host of a cluster's head, once it has answered.
-
-  Raises:
-    TypeError: If `address` is not a string.
-    ValueError: If it is not an address.
-    ClusterError: If nobody listens there; Ray itself would try for minutes.
-  """
-  if not isinstance(address, str):
-    raise TypeError(f'`address` must be a string, found {address!r}.')
+def _find_head(address: str) -> str:
+  """Returns the host of a cluster's head, once the head has answered."""
   if address == 'auto':
     return address
-  host, _, port = address.rpartition(':')
-  if not host or not port.isdigit() or '/' in host:
+  match = re.fullmatch(r'([^/]+):([0-9]+)', address)
+  if match is None:
     raise ValueError(
       "`address` must be 'host:port' of the head of a cluster that this "
       f"machine is a node of, or 'auto', found {address!r}."
     )
+  host, port = match.groups()
   try:
+    # Ray itself would try for minutes.
     socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
   except OSError as e:
     raise ClusterError(

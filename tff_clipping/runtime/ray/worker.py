@@ -13,35 +13,35 @@ from tff_clipping.runtime import environment
 from tff_clipping.runtime.in_process import ClientError, InProcessContext
 from tff_clipping.runtime.map_reduce import Accumulator, MapReduceRound
 
-_MAX_COMPUTATIONS = 64
-
 
 class Worker:
   """A worker; Ray makes an actor of it, which runs one call after the other."""
 
-  def __init__(self, num_threads: int):
-    """Initializes a worker in which so many clients work at a time."""
-    self._context = InProcessContext(num_threads=num_threads)
-    self._compiled = functools.lru_cache(_MAX_COMPUTATIONS)(self._compile)
+  def __init__(
+    self,
+    num_threads: int,
+    versions: Mapping[str, str],
+    required_paths: Sequence[str],
+  ):
+    """Initializes the worker; see `InProcessContext` and `check_node`.
 
-  # Ray repeats the call until the worker has been started again.
-  @ray.method(max_task_retries=-1)
-  def greet(
-    self, versions: Mapping[str, str], required_paths: Sequence[str]
-  ) -> tuple[str, str]:
-    """Returns the node and the process, and why they cannot be used, if so.
-
-    Args:
-      versions: Those of the program that drives the workers.
-      required_paths: What each node must have.
+    A worker whose node is refused is not started again by Ray.
     """
     node_id = ray.get_runtime_context().get_node_id()
     names = {node['NodeID']: node['NodeName'] for node in ray.nodes()}
-    return (
+    self._name = (
       f'node {names.get(node_id, "unknown")} ({node_id[:8]}, process '
-      f'{os.getpid()})',
-      find_fault(versions, required_paths),
+      f'{os.getpid()})'
     )
+    check_node(self._name, versions, required_paths)
+    self._context = InProcessContext(num_threads=num_threads)
+    self._compiled = functools.cache(self._compile)
+
+  # Ray repeats the call until the worker has been started again.
+  @ray.method(max_task_retries=-1)
+  def name(self) -> str:
+    """Returns the names of the node and of the process."""
+    return self._name
 
   # A shard of a lost worker is run again by whichever worker is idle.
   @ray.method(max_task_retries=0)
@@ -84,28 +84,32 @@ class Worker:
     return compiled
 
 
-def find_fault(
-  versions: Mapping[str, str], required_paths: Sequence[str]
-) -> str:
-  """Returns why this process cannot be a worker; empty if it can.
+def check_node(
+  name: str, versions: Mapping[str, str], required_paths: Sequence[str]
+) -> None:
+  """Raises an error if a node cannot run the program's clients.
 
   Args:
-    versions: The versions that the packages must have.
-    required_paths: What must be there.
+    name: The name of the node, for the error.
+    versions: The versions of the program that drives the workers.
+    required_paths: What each node must have.
+
+  Raises:
+    RuntimeError: If a version differs, or a path is missing.
   """
   missing = [p for p in required_paths if not pathlib.Path(p).exists()]
   if missing:
-    return (
-      f'lacks {", ".join(missing)}. Every node must have the same files at the '
-      'same place: share the folder, or copy it there.'
+    raise RuntimeError(
+      f'{name} lacks {", ".join(missing)}. Every node must have the same files '
+      'at the same place: share the folder, or copy it there.'
     )
   differences = [
-    f'{name} {found} (here {versions[name]})'
-    for name, found in environment.versions().items()
-    if found != versions[name]
+    f'{package} {found} (here {versions[package]})'
+    for package, found in environment.versions().items()
+    if found != versions[package]
   ]
   if differences:
-    return (
-      f'has {", ".join(differences)}: install the same versions on all nodes.'
+    raise RuntimeError(
+      f'{name} has {", ".join(differences)}: install the same versions on all '
+      'nodes.'
     )
-  return ''

@@ -10,15 +10,15 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import ray
 
 from tff_clipping.runtime import environment
-from tff_clipping.runtime.in_process import ClientError
+from tff_clipping.runtime.in_process import ClientError, split_into_shards
 from tff_clipping.runtime.map_reduce import Accumulator
-from tff_clipping.runtime.ray.cluster_error import ClusterError
+from tff_clipping.runtime.ray import ClusterError
 from tff_clipping.runtime.ray.worker import Worker
 
 _LOG = logging.getLogger(__name__)
@@ -53,15 +53,14 @@ class Workers:
         packages are of other versions, or a path is missing.
     """
     self._needs = dict(CPU=threads_per_worker, GPU=num_gpus)
-    self._required_paths = tuple(required_paths)
     self._max_client_seconds = max_client_seconds
     # Ray's handles of the workers: they stay when a worker is started again.
     self._idle: list[Any] = []
     self._starting: dict[ray.ObjectRef, Any] = {}
+    # With the index of the shard, and when it must have ended.
     self._running: dict[ray.ObjectRef, tuple[Any, int, float]] = {}
     # The node and the process of each, for messages.
     self._names: dict[Any, str] = {}
-    self._last_loss = ''
     room = self._room()
     self.size = room if num_workers is None else num_workers
     if not 0 < self.size <= room:
@@ -76,12 +75,15 @@ class Workers:
       scheduling_strategy='SPREAD',
       max_restarts=-1,
     )(Worker)
-    self._actors = [build.remote(threads_per_worker) for _ in range(self.size)]
+    self._actors = [
+      build.remote(threads_per_worker, environment.versions(), required_paths)
+      for _ in range(self.size)
+    ]
     try:
       for actor in self._actors:
-        self._greet(actor)
+        self._start(actor)
       started, late = ray.wait(
-        list(self._starting), num_returns=self.size, timeout=_START_SECONDS
+        [*self._starting], num_returns=self.size, timeout=_START_SECONDS
       )
       if late:
         raise ClusterError(
@@ -89,8 +91,7 @@ class Workers:
           f'{_START_SECONDS:.0f} seconds: are the CPUs of the cluster taken?'
         )
       for ref in started:
-        if fault := self._take_in(ref):
-          raise ClusterError(fault)
+        self._take_in(ref)
     except BaseException:
       self.close()
       raise
@@ -102,15 +103,19 @@ class Workers:
 
   def run(
     self,
-    shards: Sequence[range],
-    submit: Callable[[Any, range], ray.ObjectRef],
+    computation: ray.ObjectRef,
+    broadcast: ray.ObjectRef,
+    clients: Sequence[Sequence],
+    num_shards: int,
     stop: threading.Event,
   ) -> Generator[Accumulator, None, None]:
     """Yields the sums of the shards of a round, in their order.
 
     Args:
-      shards: The positions of the clients of each shard.
-      submit: Gives a shard to an actor; returns the reference of the sum.
+      computation: The serialized computation.
+      broadcast: What the server sends to all clients.
+      clients: The leaves of each client.
+      num_shards: The number of shards.
       stop: Ends the round when it is set.
 
     Raises:
@@ -118,6 +123,7 @@ class Workers:
       ClusterError: If no worker is left, a shard ends every worker, or the
         round was stopped.
     """
+    shards = split_into_shards(len(clients), num_shards)
     todo = collections.deque(range(len(shards)))
     losses: collections.Counter[int] = collections.Counter()
     done: dict[int, Accumulator] = {}
@@ -127,114 +133,95 @@ class Workers:
           if stop.is_set():
             raise ClusterError('The round was stopped.')
           while todo and self._idle:
-            actor, shard = self._idle.pop(0), todo.popleft()
-            turns = math.ceil(len(shards[shard]) / self._needs['CPU'])
+            actor, i = self._idle.pop(0), todo.popleft()
+            shard = clients[shards[i].start : shards[i].stop]
+            ref = actor.run.remote(
+              [computation], broadcast, shard, shards[i].start, len(clients)
+            )
+            turns = math.ceil(len(shard) / self._needs['CPU'])
             deadline = time.monotonic() + turns * self._max_client_seconds
-            ref = submit(actor, shards[shard])
-            self._running[ref] = actor, shard, deadline
-          for shard in self._wait(done):
-            todo.appendleft(shard)
-            losses[shard] += 1
-            if losses[shard] == _MAX_LOSSES:
-              clients = shards[shard]
+            self._running[ref] = actor, i, deadline
+          for i in self._wait(done):
+            todo.appendleft(i)
+            losses[i] += 1
+            if losses[i] == _MAX_LOSSES:
               raise ClusterError(
-                f'Clients {clients.start} to {clients.stop - 1} of the round '
-                f'have ended {_MAX_LOSSES} workers: is the memory of the nodes '
-                f'enough for them? {self._last_loss}'
+                f'Clients {shards[i].start} to {shards[i].stop - 1} of the '
+                f'round have ended {_MAX_LOSSES} workers: is the memory of the '
+                'nodes enough for them?'
               )
         yield done.pop(index)
     finally:
       # After an error or Ctrl-C, what still runs is of no use.
       for actor, *_ in self._running.values():
-        self._restart(actor)
+        ray.kill(actor, no_restart=False)
+        self._start(actor)
       self._running.clear()
 
   def _wait(self, done: dict[int, Accumulator]) -> list[int]:
-    """Waits a while, adds the sums that came, and returns the lost shards.
-
-    Raises:
-      ClientError: If the work of a client has failed.
-      ClusterError: If no worker is left.
-    """
+    """Waits a while, adds the sums that came, and returns the lost shards."""
     lost = []
     refs = [*self._running, *self._starting]
     ready, _ = ray.wait(refs, timeout=_WAIT_SECONDS) if refs else ([], [])
     for ref in ready:
       if ref in self._starting:
-        if fault := self._take_in(ref):
-          self._report(fault)
+        try:
+          self._take_in(ref)
+        except ClusterError as e:
+          _LOG.warning('%s', e)
         continue
-      actor, shard, _ = self._running.pop(ref)
       try:
         result = ray.get(ref)
-      except ray.exceptions.RayTaskError as e:
-        self._idle.append(actor)
-        raise ClusterError(
-          f'The worker on {self._names[actor]} failed: {e.cause}'
-        ) from e
+      except ray.exceptions.RayTaskError:
+        raise  # A fault of the program, not of the worker.
       except ray.exceptions.RayError:
-        self._report(f'Lost the worker on {self._names[actor]}: it has died.')
-        self._greet(actor)
-        lost.append(shard)
+        lost.append(self._lose(ref, 'it has died'))
         continue
+      actor, index, _ = self._running.pop(ref)
       self._idle.append(actor)
       if isinstance(result, str):
         raise ClientError(result)
-      done[shard] = result
-    for ref, (actor, shard, deadline) in [*self._running.items()]:
+      done[index] = result
+    for ref, (actor, _, deadline) in [*self._running.items()]:
       if time.monotonic() > deadline:
-        del self._running[ref]
-        self._report(
-          f'Lost the worker on {self._names[actor]}: its clients have worked '
-          f'for longer than {self._max_client_seconds:g} seconds each.'
+        ray.kill(actor, no_restart=False)
+        limit = f'{self._max_client_seconds:g} seconds each'
+        lost.append(
+          self._lose(ref, f'its clients have worked for longer than {limit}')
         )
-        self._restart(actor)
-        lost.append(shard)
-    can_start = self._starting and self._room()
-    if not (self._idle or self._running or can_start):
+    if not (self._idle or self._running or (self._starting and self._room())):
       raise ClusterError(
-        'No worker of the cluster is left, and none can be started. '
-        f'{self._last_loss}'
+        'No worker of the cluster is left, and none can be started.'
       )
     return lost
 
-  def _greet(self, actor: Any) -> None:
-    """Asks a worker whether it can be used, without waiting for the answer."""
-    ref = actor.greet.remote(environment.versions(), self._required_paths)
-    self._starting[ref] = actor
+  def _lose(self, ref: ray.ObjectRef, reason: str) -> int:
+    """Reports a worker that Ray starts again, and returns its shard."""
+    actor, index, _ = self._running.pop(ref)
+    _LOG.warning('Lost the worker on %s: %s.', self._names[actor], reason)
+    self._start(actor)
+    return index
 
-  def _restart(self, actor: Any) -> None:
-    ray.kill(actor, no_restart=False)
-    self._greet(actor)
+  def _start(self, actor: Any) -> None:
+    """Asks a worker for its name, which it gives when it has started."""
+    self._starting[actor.name.remote()] = actor
 
-  def _take_in(self, ref: ray.ObjectRef) -> str:
-    """Makes a worker that is ready idle, or returns why it cannot be used."""
+  def _take_in(self, ref: ray.ObjectRef) -> None:
+    """Makes a worker that has started idle, or raises why it cannot start."""
     actor = self._starting.pop(ref)
     try:
-      self._names[actor], fault = ray.get(ref)
+      self._names[actor] = ray.get(ref)
     except ray.exceptions.RayError as e:
-      lines = [line.strip() for line in str(e).splitlines() if line.strip()]
-      return f'A worker could not be started: {[type(e).__name__, *lines][-1]}'
-    if fault:
-      ray.kill(actor)
-      return f'The worker on {self._names[actor]} {fault}'
+      # Behind Ray's traceback.
+      reason = str(e).strip().splitlines()[-1]
+      raise ClusterError(f'A worker could not be started: {reason}') from e
     self._idle.append(actor)
-    return ''
-
-  def _report(self, loss: str) -> None:
-    self._last_loss = loss
-    _LOG.warning('%s', loss)
 
   def _room(self) -> int:
     """Returns for how many workers the nodes of the cluster have room."""
+    needs = [(name, need) for name, need in self._needs.items() if need]
     return sum(
-      int(
-        min(
-          node['Resources'].get(name, 0.0) // need
-          for name, need in self._needs.items()
-          if need
-        )
-      )
+      int(min(node['Resources'].get(name, 0.0) // need for name, need in needs))
       for node in ray.nodes()
       if node['Alive']
     )
