@@ -71,16 +71,10 @@ def load_function(argument: str, name: str) -> Callable:
 
 
 def find(given: Mapping[str, Any], argument: str, name: str) -> Any:
-  """Returns what a name stands for: what is given for it, or its import.
-
-  Args:
-    given: Objects by the names that `name_of` gives them.
-    argument: The setting that has the name, for the message.
-    name: As `load_function` takes it.
+  """Returns what is given for a name, as `name_of` says it, or its import.
 
   Raises:
-    ValueError: If it is not given and cannot be imported.
-    TypeError: If it is no function.
+    TypeError, ValueError: As `load_function`, if nothing is given for it.
   """
   return given[name] if name in given else load_function(argument, name)
 

@@ -183,9 +183,6 @@ class RunFolder:
     Where nothing else of a run is there, no release has come of the seeds in
     config.json: the file may be a copy of another run's, with which this one
     must not share its cohorts.
-
-    Args:
-      names: The seeds.
     """
     drawn = {}
     if (
@@ -239,13 +236,7 @@ class RunFolder:
     *,
     is_secret: bool = False,
   ) -> None:
-    """Writes a file whole or not at all.
-
-    Args:
-      path: The file.
-      content: What `json.dump` takes.
-      is_secret: Whether its owner alone may read it.
-    """
+    """Writes a file whole or not at all; a secret one for its owner alone."""
     with atomic_files.replacing(path, is_secret=is_secret) as new:
       new.write_text(json.dumps(content, indent=2) + '\n')
 
