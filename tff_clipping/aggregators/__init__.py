@@ -1,8 +1,8 @@
 """Composable aggregation factories for clipping and differential privacy.
 
 A factory checks its arguments when it is built. An argument of the wrong kind
-is a TypeError, and one out of range a ValueError. Where a factory takes another
-one, it is to be unweighted if nothing else is said.
+is a TypeError, and one out of range a ValueError. A factory that another one
+takes must be unweighted if nothing else is said.
 """
 
 from tff_clipping import tff_extra  # noqa: F401

@@ -15,14 +15,7 @@ from tff_clipping.aggregators.factories import SumFactory
 
 
 class Canaries(Protocol):
-  """What is taken of `tff_clipping.privacy.audit.Canaries`.
-
-  Attributes:
-    num_canaries: m.
-    num_parameters: d.
-    period: After how many parameters the row of a canary repeats.
-    packed_signs: The random signs of all directions, 8 in a byte.
-  """
+  """What is taken of `tff_clipping.privacy.audit.Canaries`; see there."""
 
   num_canaries: int
   num_parameters: int
@@ -45,8 +38,8 @@ def add_canary_products(
   the result does, and the record of a mechanism inside holds. Whose direction
   it is does reveal more: keep the canaries' seed with the data.
 
-  Measurements, beside those of `inner_agg_factory` in one `OrderedDict`, which
-  get the name `inner` if they have none:
+  Measurements, in one `OrderedDict` with those of `inner_agg_factory`, which
+  are under the name `inner` if they are not named:
     canary_products: `float64` of shape [m], in the unit of the result. Of a
       mean over P, a canary that was clipped to c adds c / P.
 

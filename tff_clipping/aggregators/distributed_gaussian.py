@@ -53,8 +53,9 @@ def distributed_gaussian_mean_factory(
   rounding. With them the modulus is 2^`bits`, 4 standard deviations of an
   element of the sum on either side, and the grid is as fine as the modulus
   allows. An element of the sum that is beyond wraps, which costs accuracy and
-  never privacy. A coarser grid has a larger Delta, and so more noise, up to 1.5
-  times as much where it is coarsest. Elements are padded by a third at most.
+  never privacy: the remainder is a function of the sum. A coarser grid has a
+  larger Delta, and so more noise, up to 1.5 times as much where it is coarsest.
+  Elements are padded by a third at most.
 
   `local_gaussian_noise_factory` says who sees what. The server of simulations
   (`tff_clipping.runtime`, `tff.backends.test`) adds in the clear. Against a

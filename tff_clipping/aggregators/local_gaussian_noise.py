@@ -144,8 +144,8 @@ def noised_sum_factory(
 def _check_room(share_stddev: float, sum_factory: Any, norm: float) -> None:
   """Raises if a secure sum would clamp the noise of clients, or round it off.
 
-  `norm` bounds the values; infinite, they are clipped elsewhere, to the norm
-  that the secure sum is for.
+  `norm` bounds the values. Where it is infinite, they are clipped elsewhere, to
+  the norm that the secure sum is for.
   """
   if not isinstance(sum_factory, secure_sum.SecureSumFactory):
     return

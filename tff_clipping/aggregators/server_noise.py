@@ -91,9 +91,9 @@ def noised_sum_factory(
 ) -> SumFactory:
   """Returns the factory of a sum, or mean, with noise of the server.
 
-  `recurrence` says how noise follows from the draws, which have `noise_stddev`.
-  `multiplier` is the most that the noise multiplier of all rounds can be, where
-  it is known. `constants` are the measurements.
+  `noise_stddev` is that of a draw, and `recurrence` says how noise follows from
+  the draws. `multiplier` is the most that the noise multiplier of all rounds
+  can be, where it is known. `constants` are the measurements.
   """
   noise_key = check_noise_key(noise_key)
   num_steps, shift = 1, 0.0

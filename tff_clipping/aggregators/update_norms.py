@@ -34,9 +34,9 @@ def add_update_norm_measurements(
   and the measurements of `inner_agg_factory` are unchanged, without the record
   of a mechanism.
 
-  Measurements, over the clients of the round, beside those of
-  `inner_agg_factory` in one `OrderedDict`, which get the name `inner` if they
-  have none; all `float32` but the count, and 0 for no clients:
+  Measurements, over the clients of the round, `float32` but for the count, and
+  0 for no clients; in one `OrderedDict` with those of `inner_agg_factory`,
+  which are under the name `inner` if they are not named:
     update_norm_mean: Mean.
     update_norm_std: Population standard deviation.
     update_norm_min: Least.
