@@ -21,12 +21,7 @@ import tensorflow_federated as tff
 from benchmarks import workload as workloads
 from benchmarks.turns import Rounds, total_rounds
 from benchmarks.workload import WORKLOADS, Workload
-from tasks.models import (
-  evaluation,
-  keras_models,
-  losses_and_metrics,
-  tff_model,
-)
+from tasks.models import evaluation, keras_models, objective, run_models
 from tff_clipping import aggregators, learning, privacy, runtime
 from tff_clipping.programs.clients import client_sampling, client_store
 from tff_clipping.programs.training.checkpoints import Checkpoints
@@ -201,13 +196,13 @@ def _evaluation(workload: Workload, store: client_store.ClientStore):
   return evaluation.build_evaluation_fn(
     _model_fn(workload, store),
     workload.test_examples(),
-    [losses_and_metrics.ACCURACY],
+    [objective.accuracy()],
   )
 
 
 def _model_fn(workload: Workload, clients) -> Callable:
   create = keras_models.MODELS[workload.model]
-  return tff_model.build_model_fn(
+  return run_models.build_model_fn(
     lambda: create(
       workloads.IMAGE_SHAPE,
       workloads.NUM_CLASSES,

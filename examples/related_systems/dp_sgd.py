@@ -30,7 +30,7 @@ from tff_clipping import aggregators, learning, programs, runtime
 
 from tasks.data import registry
 from tasks.data.partitions import PartitionConfig
-from tasks.models import keras_models, tff_model
+from tasks.models import keras_models, run_models
 
 # Test accuracies on MNIST, three seeds, by ε.
 _PUBLISHED = {1.5: '82.38 ± 0.69 %', 5.0: '82.42 ± 0.65 %'}
@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> None:
   epsilon = rdp().compose(build_event(z, scale)).get_epsilon(_DELTA)
   with tempfile.TemporaryDirectory() as folder:
     process = learning.build_fed_avg(
-      tff_model.build_model_fn(create_model, task.element_spec),
+      run_models.build_model_fn(create_model, task.element_spec),
       local_steps=1,
       batch_size=1,
       client_learning_rate=_LEARNING_RATE,

@@ -29,7 +29,7 @@ from tff_clipping import aggregators, learning, privacy, programs, runtime
 
 from tasks.data import registry
 from tasks.data.partitions import PartitionConfig
-from tasks.models import keras_models, tff_model
+from tasks.models import keras_models, run_models
 
 # Test accuracies on MNIST, three seeds, by ε.
 _PUBLISHED = {1.5: '6.39 ± 4.41 %', 5.0: '9.83 ± 2.83 %'}
@@ -96,7 +96,7 @@ def main(argv: list[str] | None = None) -> None:
   )
   with tempfile.TemporaryDirectory() as folder:
     process = learning.build_model_clipping_fed_avg(
-      tff_model.build_model_fn(create_model, task.element_spec),
+      run_models.build_model_fn(create_model, task.element_spec),
       clipping_norm=_CLIPPING_NORM,
       local_steps=scale.local_steps,
       batch_size=scale.batch_size,

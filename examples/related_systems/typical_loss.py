@@ -27,7 +27,7 @@ from tff_clipping import aggregators, learning, privacy, programs, runtime
 
 from tasks.data import registry
 from tasks.data.partitions import PartitionConfig
-from tasks.models import keras_models, tff_model
+from tasks.models import keras_models, run_models
 
 # On MNIST, by the ε of the plan. CE-FedAvg ends at 91.27 ± 0.11 %.
 _PUBLISHED = {1.5: '1.84', 5.0: '5.80'}
@@ -106,7 +106,7 @@ def main(argv: list[str] | None = None) -> None:
   lengths = []
   with tempfile.TemporaryDirectory() as folder:
     process = learning.build_fed_avg(
-      tff_model.build_model_fn(create_model, task.element_spec),
+      run_models.build_model_fn(create_model, task.element_spec),
       local_steps=scale.local_steps,
       batch_size=scale.batch_size,
       client_learning_rate=scale.learning_rate,

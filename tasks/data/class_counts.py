@@ -1,7 +1,9 @@
 """How many examples of each class each client gets, and which ones.
 
 Partitions by class describe shares, such as 57.5 examples of a major class.
-Here shares become whole numbers, and whole numbers become drawn examples.
+Here shares become whole numbers, int64 [clients, classes], and whole numbers
+become drawn examples. `supply`, int [classes], is how many examples the data
+have of each class, `size` how many a client gets.
 """
 
 from collections.abc import Sequence
@@ -68,9 +70,6 @@ def share_equally(num_classes: int, num_clients: int, size: int) -> np.ndarray:
   examples, 50 of each class; its 'non-IID' ones differ in quantity alone: 50
   examples, 5 of each class.
 
-  Returns:
-    int64 [clients, classes].
-
   Source: Sec. 2.2, both cases of CIFAR-10.
   """
   counts = np.full((num_clients, num_classes), size // num_classes)
@@ -91,15 +90,6 @@ def draw_label_skew(
   the classes of the data differ in size, larger classes are major more often,
   and the shares give way slightly. Every example is used exactly once if
   N × size is the number of examples, and at most once if it is less.
-
-  Args:
-    supply: int [classes], how many examples the data have of each.
-    num_clients: N.
-    size: The examples of a client.
-    rng: Decides the major classes.
-
-  Returns:
-    int64 [clients, classes].
 
   Raises:
     ValueError: If there are fewer than 3 classes.
@@ -140,17 +130,7 @@ def draw_dirichlet(
   a class that is used up leaves its share to the others. A small concentration
   is skewed: near 0 every client has one class, at infinity all have the data's
   own shares. Where a text writes Dir(αp) with p uniform over K classes, its α
-  is K times the one here.
-
-  Args:
-    supply: int [classes], how many examples the data have of each.
-    num_clients: N.
-    size: The examples of a client.
-    alpha: The concentration of each class, positive.
-    rng: Decides the draw.
-
-  Returns:
-    int64 [clients, classes].
+  is K times `alpha`.
 
   Raises:
     ValueError: If a client needs more examples than there are.
@@ -173,26 +153,14 @@ def draw_dirichlet(
       shares[present[rng.integers(len(present))]] = 1
     else:
       shares[present] = rng.dirichlet(np.full(len(present), alpha))
-    row[:] = _draw_row(shares, size, supply if overlapping else left, rng)
+    while (missing := size - row.sum()) > 0:
+      room = (supply if overlapping else left) - row
+      weights = np.where(room > 0, shares, 0.0)
+      if weights.sum() <= 0:
+        weights = room.astype(np.float64)
+      drawn = rng.multinomial(missing, weights / weights.sum())
+      row += np.minimum(drawn, room)
     left -= 0 if overlapping else row
-  return counts
-
-
-def _draw_row(
-  shares: np.ndarray,
-  size: int,
-  available: np.ndarray,
-  rng: np.random.Generator,
-) -> np.ndarray:
-  """Draws one client's counts, at most what is available of each class."""
-  counts = np.zeros(len(shares), np.int64)
-  while (missing := size - counts.sum()) > 0:
-    room = available - counts
-    weights = np.where(room > 0, shares, 0.0)
-    if weights.sum() <= 0:
-      weights = room.astype(np.float64)
-    drawn = rng.multinomial(missing, weights / weights.sum())
-    counts += np.minimum(drawn, room)
   return counts
 
 

@@ -17,11 +17,6 @@ from tff_clipping import id_forms
 _MISSING = frozenset(
   ('nan', 'NaN', 'None', '<NA>', 'NaT', 'null', 'NULL', '#N/A', 'N/A', 'n/a')
 )
-_WHAT_TO_DO = (
-  'Leave out the examples that have no client; in a test set, give them an id '
-  'that no client has, such as nobody. If it is the id of somebody, put a '
-  'letter before each.'
-)
 
 
 def check(name: str, client: Any) -> np.ndarray:
@@ -72,31 +67,30 @@ def check(name: str, client: Any) -> np.ndarray:
   return forms[places]
 
 
-def check_all(client: np.ndarray, client_test: np.ndarray | None) -> None:
+def check_all(*parts: np.ndarray | None) -> None:
   """Warns of ids that differ in case alone.
 
   Args:
-    client: What `check` has returned for the training examples.
-    client_test: The same for the test set, if it has ids.
+    *parts: What `check` has returned for the training and the test examples;
+      `None` for those without ids.
 
   Raises:
     ValueError: If one id is written in two ways, such as 1 and 1.0.
   """
-  name = 'client' if client_test is None else 'client` and `client_test'
   all_ids = {
     str(client_id)
-    for ids in (client, client_test)
+    for ids in parts
     if ids is not None
     for client_id in np.unique(ids).tolist()
   }
-  seen = id_forms.SeenIds(name)
+  seen = id_forms.SeenIds('client')
   cases: dict[str, str] = {}
   for client_id in sorted(all_ids):
     seen.add(client_id)
     other = cases.setdefault(client_id.casefold(), client_id)
     if other != client_id:
       warnings.warn(
-        f'`{name}` should write an id in one way, found {other!r} and '
+        f'`client` should write an id in one way, found {other!r} and '
         f'{client_id!r}, which are two clients.',
         DataWarning,
         stacklevel=3,
@@ -110,5 +104,7 @@ def _refuse(name: str, what: str, ids: np.ndarray, wrong) -> None:
   if wrong.any():
     raise ValueError(
       f'`{name}` must not be {what}, found {ids.tolist()[wrong.argmax()]!r}. '
-      f'{_WHAT_TO_DO}'
+      'Leave out the examples that have no client; in a test set, give them an '
+      'id that no client has, such as nobody. If it is the id of somebody, put '
+      'a letter before each.'
     )

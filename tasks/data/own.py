@@ -1,16 +1,15 @@
-"""Data of a user's own: arrays, a .npz or .csv file, or a user's function.
+"""Data as arrays, a .npz or .csv file, or a user's function.
 
 docs/data.md says what the arrays may hold.
 """
 
 import collections
-import dataclasses
 import functools
 import pathlib
 import re
 import warnings
 import zipfile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -109,26 +108,32 @@ def create_task(
     )
   if all_clients is not None and client is None:
     raise ValueError('`all_clients` must be given with `client`.')
-  train = _check_part('', x, y, client, kinds)
+  train = _convert('', x, y, client, kinds)
   is_held_out = x_test is None
   if is_held_out:
     train, test = _hold_out(train)
   else:
-    test = _check_part('_test', x_test, y_test, client_test, kinds)
-    _check_alike('', train, '_test', test)
+    test = _convert('_test', x_test, y_test, client_test, kinds)
   if all_clients is not None:
     all_clients = client_ids.check('all_clients', all_clients)
     if all_clients.dtype.kind != train.client.dtype.kind or not set(
       train.client.tolist()
     ) <= set(all_clients.tolist()):
       raise ValueError('`all_clients` must have each id of `client`, as there.')
-  if client is not None:
-    client_ids.check_all(
-      train.client if all_clients is None else all_clients,
-      None if is_held_out else test.client,
+  client_ids.check_all(
+    train.client, all_clients, None if is_held_out else test.client
+  )
+  are_of_clients = False
+  if num_classes is not None:
+    # A file has arrays without dimensions.
+    num_classes = argument_checks.check_integer(
+      'num_classes', np.asarray(num_classes)[()]
     )
-  has_padding = _decide_padding((train.y, test.y), has_padding)
-  classes, are_of_clients = _count_classes(train.y, test.y, num_classes)
+  elif train.y.dtype.kind == 'i':
+    num_classes = int(max(train.y.max(), test.y.max())) + 1
+    are_of_clients = bool(test.y.max() + 1 < num_classes)
+  if has_padding is not None:
+    has_padding = np.asarray(has_padding)[()]
   if not is_held_out and client_test is None:
     _warn_of_shared_examples(train, test)
   # Labels that are no classes have nothing that a partition could deal by.
@@ -140,7 +145,7 @@ def create_task(
     train=collections.OrderedDict(x=train.x, y=train.y),
     partition=partition,
     test=collections.OrderedDict(x=test.x, y=test.y),
-    num_classes=classes,
+    num_classes=num_classes,
     source=source,
     test_is_held_out=is_held_out,
     test_is_of_clients=client_test is not None
@@ -148,33 +153,6 @@ def create_task(
     classes_are_of_clients=are_of_clients,
     has_padding=has_padding,
   )
-
-
-def read_file(path: pathlib.Path, split: PartitionConfig, kinds: str) -> Task:
-  """Returns the task of a file.
-
-  Args:
-    path: A .npz file with arrays of the names that `create_task` takes; or a
-      .csv file with the columns `y`, `client` and `is_test` (1 in the rows of
-      the test set), and a column for each feature.
-    split: How to split the training examples over clients.
-    kinds: What the labels are, as for `create_task`.
-
-  Raises:
-    ValueError: If there is no such file, or it does not hold what it should.
-  """
-  if not path.is_file():
-    raise ValueError(
-      f'`task` must be a file that is there, found none: {path}.'
-    )
-  read = _read_npz if path.suffix.lower() == '.npz' else _read_csv
-  try:
-    arrays = read(path)
-  except (OSError, ValueError, zipfile.BadZipFile) as e:
-    raise ValueError(f'{path} cannot be read: {e}') from e
-  # The client store's folder is called by it.
-  name = re.sub(r'\W+', '_', path.stem)
-  return create_task(name, split, **arrays, kinds=kinds, source=path.name)
 
 
 def check_task(found: Any, split: PartitionConfig) -> Task:
@@ -186,46 +164,158 @@ def check_task(found: Any, split: PartitionConfig) -> Task:
 
   Raises:
     TypeError: If it is no task.
-    ValueError: If its arrays cannot be trained on, or its split is another.
+    ValueError: If it has numbers that are not finite, or another split.
   """
   if not isinstance(found, Task):
     raise TypeError(
       '`task` must be a function that returns a `tasks.data.task.Task`, found '
       f'{type(found).__name__}.'
     )
-  kinds = NUMBERS if found.num_classes is None else CLASSES
-  parts = []
-  for name, examples in (('train', found.train), ('test', found.test)):
-    part = _check_part(f' of {name}', examples['x'], examples['y'], None, kinds)
-    for feature, checked in (('x', part.x), ('y', part.y)):
-      given = examples[feature]
-      if (given.dtype, given.shape) != (checked.dtype, checked.shape):
-        raise ValueError(
-          f'`{feature} of {name}` must be '
-          f'{checked.dtype}{list(checked.shape)}, found '
-          f'{given.dtype}{list(given.shape)}.'
-        )
-    parts.append(part)
-  train, test = parts
-  _check_alike(' of train', train, ' of test', test)
-  _count_classes(train.y, test.y, found.num_classes)
-  if split.name not in ('natural', found.partition.name):
-    raise ValueError(
-      f'`partition` must be what the task was split by, '
-      f'{found.partition.name}, found {split.name}.'
-    )
-  if split.num_clients not in (None, found.num_clients):
-    raise ValueError(
-      f'`num_clients` must be what the task has, {found.num_clients}, found '
-      f'{split.num_clients}.'
-    )
-  return dataclasses.replace(
-    found, has_padding=_decide_padding((train.y, test.y), found.has_padding)
-  )
+  for part, examples in (('train', found.train), ('test', found.test)):
+    for feature, array in examples.items():
+      if array.dtype == np.float32:
+        _to_float32(f'{feature} of {part}', array)
+  for argument, asked, has in (
+    ('partition', split.name, found.partition.name),
+    ('num_clients', split.num_clients, found.num_clients),
+  ):
+    if asked not in (None, 'natural', has):
+      raise ValueError(
+        f'`{argument}` must be what the task was split by, {has}, found '
+        f'{asked}.'
+      )
+  return found
 
 
-@dataclasses.dataclass(frozen=True)
-class _Part:
+def read_file(path: pathlib.Path) -> dict[str, Any]:
+  """Returns the arrays of a file, by the names that `create_task` takes.
+
+  Args:
+    path: A .npz file of these arrays; or a .csv file with the columns `y`,
+      `client` and `is_test` (1 in the rows of the test set), and a column for
+      each feature.
+
+  Raises:
+    ValueError: If there is no such file, or it does not hold what it should.
+  """
+  if not path.is_file():
+    raise ValueError(
+      f'`task` must be a file that is there, found none: {path}.'
+    )
+  if path.suffix.lower() == '.csv':
+    try:
+      return _read_csv(path)
+    except (OSError, ValueError) as e:
+      raise ValueError(f'{path} cannot be read: {e}') from e
+  found = read_npz(path)
+  if not {'x', 'y'} <= set(found) <= set(_ARRAYS):
+    raise ValueError(
+      f'{path} must have the arrays `x` and `y`, may have '
+      f'{", ".join(_ARRAYS[2:])}, found {", ".join(found) or "none"}.'
+    )
+  return found
+
+
+def read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """Returns the arrays of a .npz file, read without pickles.
+
+  Raises:
+    ValueError: If there is no such file, or it cannot be read.
+  """
+  if not zipfile.is_zipfile(path):
+    raise ValueError(f'{path} is no .npz file, as `numpy.savez` writes it.')
+  try:
+    with np.load(path, allow_pickle=False) as file:
+      if len(set(file.files)) < len(file.files):
+        raise ValueError(f'it has two arrays of one name, {file.files}')
+      return {name: file[name] for name in file.files}
+  except (OSError, ValueError, EOFError, zipfile.BadZipFile) as e:
+    raise ValueError(f'{path} cannot be read: {e}') from e
+
+
+def _read_csv(path: pathlib.Path) -> dict[str, Any]:
+  """Returns the arrays of a table."""
+  import pandas as pd
+
+  read = functools.partial(pd.read_csv, path, encoding='utf-8-sig')
+  # As the heading is written: pandas numbers columns of one name.
+  heading = read(header=None, nrows=1, dtype=str, keep_default_na=False)
+  _check_heading(heading.iloc[0].tolist())
+  # An id as it is written: 01, or NA.
+  table = read(converters={'client': str}, skipinitialspace=True)
+  if not isinstance(table.index, pd.RangeIndex):
+    raise ValueError('its rows must not be longer than its heading.')
+  features = [c for c in table if c not in _COLUMNS]
+  if 'y' not in table or not features or table.empty:
+    raise ValueError(
+      'it must have rows with the columns `y` and at least one feature, found '
+      f'{len(table)} with {", ".join(table)}.'
+    )
+  for column, values in table.items():
+    missing = (values.isna() | (values == '')).to_numpy()
+    if missing.any():
+      raise ValueError(
+        f'`{column}` must have a value in every row, found none in row '
+        f'{missing.argmax() + 1} of the data.'
+      )
+    if column != 'client' and values.dtype.kind not in 'biuf':
+      raise ValueError(
+        f'`{column}` must be numbers, found {values.iloc[0]!r}. The column '
+        'with the ids of the clients is called `client`.'
+      )
+  x = [_to_float32(c, table[c].to_numpy()) for c in features]
+  arrays = dict(x=np.stack(x, axis=1), y=table['y'].to_numpy())
+  if 'client' in table:
+    arrays['client'] = table['client'].to_numpy(str)
+  else:
+    warnings.warn(
+      'The table has no column `client`, which says whose each example is: its '
+      f'features are {", ".join(features)}.',
+      DataWarning,
+      stacklevel=3,
+    )
+  if 'is_test' not in table:
+    return arrays
+  is_test = table['is_test'].to_numpy()
+  if set(is_test.tolist()) != {0, 1}:
+    raise ValueError(
+      '`is_test` must be 1 in the rows of the test set and 0 in the others, '
+      f'found {", ".join(map(str, np.unique(is_test)[:3]))}.'
+    )
+  train = {name: array[is_test == 0] for name, array in arrays.items()}
+  test = {f'{name}_test': a[is_test == 1] for name, a in arrays.items()}
+  return train | test
+
+
+def _check_heading(found: list[str]) -> None:
+  """Raises unless each column has a name, and `_COLUMNS` are written so, once.
+
+  None of them may become a feature by its writing, nor by being there twice.
+  """
+  # 'y.1' is how pandas writes a second 'y'.
+  short = [
+    re.sub(r'[\W_]+|(?<=\.)\d+$', '', id_forms.normal_form(name)).casefold()
+    for name in found
+  ]
+  if '' in map(id_forms.normal_form, found):
+    raise ValueError(
+      'its columns must have names, found one without. A pandas table without '
+      'its row numbers: `to_csv(..., index=False)`.'
+    )
+  for column in _COLUMNS:
+    same = [
+      name
+      for name, form in zip(found, short, strict=True)
+      if form == column.replace('_', '')
+    ]
+    if len(same) > 1 or (same and same[0].lstrip(' ') != column):
+      raise ValueError(
+        f'its column {column!r} must be written so, and be there once, found '
+        f'{", ".join(map(repr, same))}.'
+      )
+
+
+class _Part(NamedTuple):
   """The training examples, or the test examples."""
 
   x: np.ndarray
@@ -233,15 +323,14 @@ class _Part:
   client: np.ndarray | None
 
   def take(self, rows: np.ndarray) -> '_Part':
-    client = None if self.client is None else self.client[rows]
-    return _Part(self.x[rows], self.y[rows], client)
+    return _Part(*(None if a is None else a[rows] for a in self))
 
 
-def _check_part(suffix: str, x: Any, y: Any, client: Any, kinds: str) -> _Part:
+def _convert(suffix: str, x: Any, y: Any, client: Any, kinds: str) -> _Part:
   """Returns a part in the types that are trained on."""
   part = _Part(
-    _check_x(f'x{suffix}', x),
-    _check_y(f'y{suffix}', y, kinds),
+    _convert_x(f'x{suffix}', np.asarray(x)),
+    _convert_y(f'y{suffix}', np.asarray(y), kinds),
     None if client is None else client_ids.check(f'client{suffix}', client),
   )
   for name, array in (('y', part.y), ('client', part.client)):
@@ -253,9 +342,8 @@ def _check_part(suffix: str, x: Any, y: Any, client: Any, kinds: str) -> _Part:
   return part
 
 
-def _check_x(name: str, x: Any) -> np.ndarray:
+def _convert_x(name: str, x: np.ndarray) -> np.ndarray:
   """Returns examples as uint8, int32 or float32."""
-  x = np.asarray(x)
   if x.ndim < 2 or not x.size or x.dtype.kind not in 'biuf':
     raise ValueError(
       f'`{name}` must be numbers of the shape [examples, ...], of at least one '
@@ -268,9 +356,8 @@ def _check_x(name: str, x: Any) -> np.ndarray:
   return converted if x.dtype.kind == 'f' else _to_int32(name, x)
 
 
-def _check_y(name: str, y: Any, kinds: str) -> np.ndarray:
+def _convert_y(name: str, y: np.ndarray, kinds: str) -> np.ndarray:
   """Returns classes as int32, and numbers as float32."""
-  y = np.asarray(y)
   if kinds == AS_GIVEN:
     kinds = CLASSES if y.dtype.kind in 'iu' else NUMBERS
   if y.ndim < 1 or not y.size or y.dtype.kind not in 'biuf':
@@ -288,11 +375,6 @@ def _check_y(name: str, y: Any, kinds: str) -> np.ndarray:
       f'example {y.flat[np.argmax(y != np.floor(y))]}. Whole numbers of '
       'another type: `.astype(int)`. Numbers are learned with a `loss` for '
       'numbers, such as mean_squared_error.'
-    )
-  if y.ndim > 2 or y.shape[1:] == (1,):
-    raise ValueError(
-      f'`{name}` must be labels [examples] or [examples, length], found the '
-      f'shape {list(y.shape)}.'
     )
   if y.min() < 0:
     raise ValueError(f'`{name}` must be classes from 0, found {y.min()}.')
@@ -337,16 +419,6 @@ def _to_float32(name: str, array: np.ndarray) -> np.ndarray:
   return converted
 
 
-def _check_alike(suffix: str, train: _Part, other: str, test: _Part) -> None:
-  """Raises unless the examples of two parts have one shape and dtype."""
-  for name, a, b in (('x', train.x, test.x), ('y', train.y, test.y)):
-    if a.shape[1:] != b.shape[1:] or a.dtype != b.dtype:
-      raise ValueError(
-        f'`{name}{other}` must hold examples like those of `{name}{suffix}`, '
-        f'{a.dtype}{list(a.shape[1:])}, found {b.dtype}{list(b.shape[1:])}.'
-      )
-
-
 def _hold_out(part: _Part) -> tuple[_Part, _Part]:
   """Returns the examples to train on, and those that are held out."""
   num_examples = len(part.x)
@@ -363,169 +435,27 @@ def _hold_out(part: _Part) -> tuple[_Part, _Part]:
   )
 
 
-def _decide_padding(parts: tuple[np.ndarray, ...], given: Any) -> bool:
-  """Returns whether 0 is padding; raises if nothing says so."""
-  given = None if given is None else np.asarray(given)[()]
-  if given is not None and not isinstance(given, (bool, np.bool_)):
-    raise ValueError(f'`has_padding` must be True or False, found {given!r}.')
-  has_rows = all(y.dtype.kind == 'i' and y.ndim > 1 for y in parts)
-  if given and not has_rows:
-    raise ValueError(
-      '`has_padding` must be True for rows of classes alone, found True.'
-    )
-  if given is None and has_rows and any((y == 0).any() for y in parts):
-    raise ValueError(
-      '`has_padding` must be given where `y` has rows of labels with 0 among '
-      'them: True where 0 fills up short rows and does not count, False where '
-      'it is a class. Rows of 0 with one 1 for each class become labels by '
-      '`y.argmax(axis=1)`; rows that say which of several classes an example '
-      'has are for `loss` binary_crossentropy.'
-    )
-  return bool(given)
-
-
-def _count_classes(
-  y: np.ndarray, y_test: np.ndarray, given: Any
-) -> tuple[int | None, bool]:
-  """Returns the number of classes, and whether the clients' labels told it."""
-  if y.dtype.kind != 'i':
-    if given is not None:
-      raise ValueError(
-        f'`num_classes` must be given for classes alone, found {given}.'
-      )
-    return None, False
-  largest = int(max(y.max(), y_test.max()))
-  count = largest + 1
-  if given is not None:
-    # A file has an array without dimensions.
-    count = argument_checks.check_integer('num_classes', np.asarray(given)[()])
-  if largest >= count:
-    raise ValueError(
-      f'`y` must be below `num_classes`, {count}, found {largest}.'
-    )
-  if count < 2:
-    raise ValueError(f'`y` must have at least two classes, found {count}.')
-  return count, given is None and bool(y_test.max() < largest)
-
-
 def _warn_of_shared_examples(train: _Part, test: _Part) -> None:
   """Warns of a test set that no client has, but looks like clients' examples.
 
   No more than a warning: that a client has an example like a public one must
   not show in the files of a private run.
   """
-  seen = [
-    [x.tobytes() + y.tobytes() for x, y in zip(part.x, part.y, strict=True)]
+  seen, tested = (
+    [
+      hash(x.tobytes() + y.tobytes())
+      for x, y in zip(part.x, part.y, strict=True)
+    ]
     for part in (train, test)
-  ]
-  counts = collections.Counter(seen[0])
+  )
+  counts = collections.Counter(seen)
   # What is there more than once is of few different values, by chance.
-  shared = sum(counts[example] == 1 for example in seen[1])
-  if shared > _SHARED_SHARE * len(seen[1]):
+  shared = sum(counts[example] == 1 for example in tested)
+  if shared > _SHARED_SHARE * len(tested):
     warnings.warn(
-      f'`x_test` has {shared} of its {len(seen[1])} examples in common with '
+      f'`x_test` has {shared} of its {len(tested)} examples in common with '
       '`x`. If they are of the same people, give `client_test`: what a private '
       'run measures on them is not private.',
       DataWarning,
       stacklevel=3,
     )
-
-
-def _read_npz(path: pathlib.Path) -> dict[str, Any]:
-  """Returns the arrays of a file, by their names."""
-  if not zipfile.is_zipfile(path):
-    raise ValueError('it is no .npz file, as `numpy.savez` writes it.')
-  with np.load(path, allow_pickle=False) as file:
-    found = file.files
-    if not {'x', 'y'} <= set(found) <= set(_ARRAYS) or len(found) > len(
-      set(found)
-    ):
-      raise ValueError(
-        'it must have the arrays `x` and `y`, may have '
-        f'{", ".join(_ARRAYS[2:])}, each once, found '
-        f'{", ".join(found) or "none"}.'
-      )
-    return {name: file[name] for name in found}
-
-
-def _read_csv(path: pathlib.Path) -> dict[str, Any]:
-  """Returns the arrays of a table."""
-  import pandas as pd
-
-  read = functools.partial(pd.read_csv, path, encoding='utf-8-sig')
-  # As the heading is written: pandas numbers columns of one name.
-  heading = read(header=None, nrows=1, dtype=str, keep_default_na=False)
-  _check_heading(heading.iloc[0].tolist())
-  # An id as it is written: 01, or NA.
-  table = read(converters={'client': str}, skipinitialspace=True)
-  if not isinstance(table.index, pd.RangeIndex):
-    raise ValueError('its rows must not be longer than its heading.')
-  features = [c for c in table if c not in _COLUMNS]
-  if 'y' not in table or not features or table.empty:
-    raise ValueError(
-      'it must have rows with the columns `y` and at least one feature, found '
-      f'{len(table)} with {", ".join(table)}.'
-    )
-  for column, values in table.items():
-    missing = (values.isna() | (values == '')).to_numpy()
-    if missing.any():
-      raise ValueError(
-        f'`{column}` must have a value in every row, found none in row '
-        f'{missing.argmax() + 1} of the data.'
-      )
-    if column != 'client' and values.dtype.kind not in 'biuf':
-      raise ValueError(
-        f'`{column}` must be numbers, found {values.iloc[0]!r}. The column '
-        'with the ids of the clients is called `client`.'
-      )
-  if 'client' not in table:
-    warnings.warn(
-      'The table has no column `client`, which says whose each example is: its '
-      f'features are {", ".join(features)}.',
-      DataWarning,
-      stacklevel=3,
-    )
-  arrays = dict(
-    x=np.stack([_to_float32(c, table[c].to_numpy()) for c in features], axis=1),
-    y=table['y'].to_numpy(),
-  )
-  if 'client' in table:
-    arrays['client'] = table['client'].to_numpy(str)
-  if 'is_test' not in table:
-    return arrays
-  is_test = table['is_test'].to_numpy()
-  if set(is_test.tolist()) != {0, 1}:
-    raise ValueError(
-      '`is_test` must be 1 in the rows of the test set and 0 in the others, '
-      f'found {", ".join(map(str, np.unique(is_test)[:3]))}.'
-    )
-  train = {name: array[is_test == 0] for name, array in arrays.items()}
-  test = {f'{name}_test': a[is_test == 1] for name, a in arrays.items()}
-  return train | test
-
-
-def _check_heading(found: list[str]) -> None:
-  """Raises if a column has no name, or `_COLUMNS` stand there in another way.
-
-  A column that is no feature must not become one by its writing, nor by being
-  there twice.
-  """
-  if '' in map(id_forms.normal_form, found):
-    raise ValueError(
-      'its columns must have names, found one without. A pandas table without '
-      'its row numbers: `to_csv(..., index=False)`.'
-    )
-  for column in _COLUMNS:
-    same = [
-      name
-      for name in found
-      if re.sub(
-        r'[\W_]+|(?<=\.)\d+$', '', id_forms.normal_form(name)
-      ).casefold()
-      == column.replace('_', '')
-    ]
-    if len(same) > 1 or (same and same[0].lstrip(' ') != column):
-      raise ValueError(
-        f'its column {column!r} must be written so, and be there once, found '
-        f'{", ".join(map(repr, same))}.'
-      )

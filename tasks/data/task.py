@@ -33,8 +33,9 @@ class Task:
 
   Attributes:
     name: Which task it is, for example 'mnist'.
-    train: `x` [n, ...] and `y` of all clients: int32 [n] or [n, length], which
-      are classes, or float32 [n, ...], which are numbers.
+    train: `x` and `y` of all clients. `x` is uint8, int32 or float32 [n, ...];
+      `y` int32 [n] or [n, length], which are classes, or float32 [n, ...] with
+      at least two dimensions, which are numbers.
     partition: Which rows of `train` each client holds.
     test: The same, [m, ...].
     num_classes: Number of classes; tokens of a sequence task; `None` for
@@ -47,7 +48,10 @@ class Task:
     classes_are_of_clients: Whether `num_classes` was read from the clients'
       labels, the test set having fewer: the shape of the model reveals it.
     has_padding: Whether 0 in the rows of a sequence's `y` fills short rows up,
-      and counts in neither loss nor accuracy; `None` where nothing says so.
+      and counts in neither loss nor accuracy; `None` where no row has a 0.
+
+  Raises:
+    ValueError: If the arrays are not like this, or do not fit together.
   """
 
   name: str
@@ -73,9 +77,67 @@ class Task:
           f'`{split}` must hold as many x as y, at least one, found {len(x)} '
           f'and {len(y)}.'
         )
-      if self.has_padding and not np.any(y):
+    labels = ('float32',) if self.num_classes is None else ('int32',)
+    for feature, dtypes in (
+      ('x', ('uint8', 'int32', 'float32')),
+      ('y', labels),
+    ):
+      train, test = self.train[feature], self.test[feature]
+      if train.dtype.name not in dtypes:
         raise ValueError(
-          f"`{split}['y']` must have a label that counts, found padding alone."
+          f'`{feature}` must be {" or ".join(dtypes)}, found {train.dtype}.'
+        )
+      if train.dtype != test.dtype or train.shape[1:] != test.shape[1:]:
+        raise ValueError(
+          f'`{feature}_test` must hold examples like those of `{feature}`, '
+          f'{train.dtype}{list(train.shape[1:])}, found '
+          f'{test.dtype}{list(test.shape[1:])}.'
+        )
+    self._check_labels()
+
+  def _check_labels(self) -> None:
+    """Raises unless labels are classes, or rows of them, or numbers."""
+    labels = self.train['y'], self.test['y']
+    shape = list(labels[0].shape)
+    given, num_classes = self.has_padding, self.num_classes
+    if given is not None and not isinstance(given, (bool, np.bool_)):
+      raise ValueError(f'`has_padding` must be True or False, found {given!r}.')
+    has_rows = num_classes is not None and len(shape) > 1
+    if given and not has_rows:
+      raise ValueError(
+        '`has_padding` must be True for rows of classes alone, found True.'
+      )
+    if num_classes is None:
+      if len(shape) < 2:
+        raise ValueError(
+          f'`y` must be classes, with `num_classes`, or rows of numbers, found '
+          f'numbers {shape}.'
+        )
+      return
+    if len(shape) > 2 or shape[1:] == [1]:
+      raise ValueError(
+        '`y` must be labels [examples] or [examples, length], found the shape '
+        f'{shape}.'
+      )
+    if num_classes < 2:
+      raise ValueError(
+        f'`y` must have at least two classes, found {num_classes}.'
+      )
+    for y in labels:
+      if y.min() < 0 or y.max() >= num_classes:
+        raise ValueError(
+          f'`y` must be from 0 and below `num_classes`, {num_classes}, found '
+          f'{y.min()} to {y.max()}.'
+        )
+      if given and not y.any():
+        raise ValueError('`y` must have a label that counts, found padding.')
+      if given is None and has_rows and not y.all():
+        raise ValueError(
+          '`has_padding` must be given where `y` has rows of labels with 0 '
+          'among them: True where 0 fills up short rows and does not count, '
+          'False where it is a class. Rows of 0 with one 1 for each class '
+          'become labels by `y.argmax(axis=1)`; rows that say which of several '
+          'classes an example has are for `loss` binary_crossentropy.'
         )
 
   @property
@@ -87,16 +149,6 @@ class Task:
   def num_clients(self) -> int:
     """Number of clients N."""
     return len(self.partition.indices)
-
-  @property
-  def num_train_examples(self) -> int:
-    """How many examples the clients have."""
-    return len(self.train['y'])
-
-  @property
-  def num_test_examples(self) -> int:
-    """How many examples the test set has."""
-    return len(self.test['y'])
 
   @property
   def input_shape(self) -> tuple[int, ...]:
@@ -112,11 +164,6 @@ class Task:
   def label_shape(self) -> tuple[int, ...]:
     """Shape of one example's `y`, empty for a class."""
     return self.train['y'].shape[1:]
-
-  @property
-  def summary(self) -> str:
-    """One line on the partition, for people and config.json."""
-    return self.partition.summary
 
   @property
   def element_spec(self) -> 'collections.OrderedDict[str, tf.TensorSpec]':
@@ -154,7 +201,7 @@ class Task:
     Raises:
       ValueError: If there are not so many.
     """
-    found = self.num_test_examples
+    found = len(self.test['y'])
     if not 1 <= count <= found:
       raise ValueError(
         f'`test_examples` must be between 1 and the {found} that there are, '

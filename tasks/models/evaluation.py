@@ -1,6 +1,7 @@
 """The metrics and the loss on the test set."""
 
 import collections
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks.models.losses_and_metrics import TestMetric
+from tasks.models.objective import TestMetric
 
 _BATCH_SIZE = 256
 
@@ -34,30 +35,26 @@ def build_evaluation_fn(
     test set, such as a recall without positives.
   """
   model = model_fn()
-  measured = [(metric, metric.create()) for metric in metrics]
-  num_examples = len(test['y'])
 
   @tf.function(input_signature=[model.input_spec])
   def evaluate_batch(batch):
     predictions = model.forward_pass(batch, training=False).predictions
-    for metric, counted in measured:
-      counted.update_state(
-        batch['y'],
-        metric.activation(predictions),
-        sample_weight=tf.cast(batch['y'] != 0, tf.float32)
-        if metric.is_masked
-        else None,
+    mask = tf.cast(batch['y'] != 0, tf.float32)
+    for metric in metrics:
+      metric.counted.update_state(
+        *(batch['y'], predictions),
+        sample_weight=mask if metric.is_masked else None,
       )
 
   @tf.function
   def reset():
     model.reset_metrics()
-    for _, counted in measured:
-      counted.reset_state()
+    for metric in metrics:
+      metric.counted.reset_state()
 
   @tf.function
   def results():
-    return [counted.result() for _, counted in measured]
+    return [metric.counted.result() for metric in metrics]
 
   # Traced here: what Keras made outside of a graph can no longer be called once
   # TFF has made another one inside of a graph.
@@ -68,37 +65,30 @@ def build_evaluation_fn(
   def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
     weights.assign_weights_to(model)
     reset()
-    for start in range(0, num_examples, _BATCH_SIZE):
+    for start in range(0, len(test['y']), _BATCH_SIZE):
       evaluate_batch(
         collections.OrderedDict(
           (key, tf.constant(array[start : start + _BATCH_SIZE]))
           for key, array in test.items()
         )
       )
-    loss = _mean(*model.report_local_unfinalized_metrics()['loss'])
     found = {}
-    for (metric, counted), result in zip(measured, results(), strict=True):
+    for metric, result in zip(metrics, results(), strict=True):
+      counted = metric.counted
       is_mean = type(counted).result is tf.keras.metrics.Mean.result
       value = _mean(counted.total, counted.count) if is_mean else result
-      found[f'test_{metric.name}'] = _number(metric.name, value)
+      if tf.size(value) != 1:
+        raise ValueError(
+          '`metrics` must be single numbers, found the shape '
+          f'{list(np.shape(value))} of {metric.name}.'
+        )
+      found[f'test_{metric.name}'] = float(np.reshape(value, ()))
+    loss = _mean(*model.report_local_unfinalized_metrics()['loss'])
     return {**found, 'test_loss': loss}
 
   return evaluate
 
 
 def _mean(total, count) -> float:
-  """Returns a mean with the digits of float64."""
-  if not count:
-    raise ValueError('`test` must have a label that counts, found none.')
-  return float(total) / float(count)
-
-
-def _number(name: str, value: Any) -> float:
-  """Returns the value of a metric, which is a single number."""
-  array = np.asarray(value)
-  if array.size != 1:
-    raise ValueError(
-      f'`metrics` must be single numbers, found the shape {list(array.shape)} '
-      f'of {name}.'
-    )
-  return float(array.reshape(()))
+  """Returns a mean with the digits of float64, NaN of nothing."""
+  return float(total) / float(count) if count else math.nan

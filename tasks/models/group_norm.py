@@ -76,6 +76,9 @@ def _normalize(
       tf.broadcast_to(means, tf.shape(by_group)), tf.shape(sums)
     )
 
+  def of_pixels(values: tf.Tensor) -> tf.Tensor:
+    return values[:, tf.newaxis]
+
   @tf.custom_gradient
   def normalize(images, gamma, beta):
     # [n, pixels, channels]: sums over the one axis in the middle are fast.
@@ -85,7 +88,7 @@ def _normalize(
     variance = tf.maximum(squares - mean**2, 0.0)
     inverse = tf.math.rsqrt(variance + _EPSILON)
     scale = inverse * gamma
-    y = _times(x, scale) + _of_all_pixels(beta - mean * scale)
+    y = x * of_pixels(scale) + of_pixels(beta - mean * scale)
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
       dy = tf.reshape(upstream, [-1, num_pixels, channels])
@@ -94,7 +97,7 @@ def _normalize(
       projection = inverse * (tf.reduce_sum(dy * x, axis=1) - mean * dy_sum)
       slope = inverse**2 * group_mean(gamma * projection)
       constant = slope * mean - inverse * group_mean(gamma * dy_sum)
-      dx = _times(dy, scale) - _times(x, slope) + _of_all_pixels(constant)
+      dx = dy * of_pixels(scale) - x * of_pixels(slope) + of_pixels(constant)
       return (
         tf.reshape(dx, shape),
         tf.reduce_sum(projection, axis=0),
@@ -104,12 +107,3 @@ def _normalize(
     return tf.reshape(y, shape), gradient
 
   return normalize(images, gamma, beta)
-
-
-def _times(x: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
-  return x * _of_all_pixels(factor)
-
-
-def _of_all_pixels(values: tf.Tensor) -> tf.Tensor:
-  """[n, channels] to [n, 1, channels]."""
-  return values[:, tf.newaxis]

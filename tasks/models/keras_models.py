@@ -26,7 +26,9 @@ ResNet-18), Sec. 4 and Tables 3 and 4 (MLP, MobileNetV2, parameter counts).
 
 import collections
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -41,7 +43,7 @@ from tff_clipping import argument_checks
 # Reddi et al., "Adaptive Federated Optimization" (ICLR 2021, App. C), use.
 _NORM_GROUPS = 2
 
-_CHANNELS_LAST = 'channels_last'
+_LAYERS, _INITIAL = tf.keras.layers, tf.keras.initializers
 
 # (expansion, channels, blocks, stride of the first block). Source: Table 2 of
 # Sandler et al., "MobileNetV2" (CVPR 2018), with stride 1 instead of 2 in the
@@ -60,14 +62,7 @@ _MOBILENET_V2_ROWS = (
 def _image_model(
   build: Callable[['_SeededLayers', tf.Tensor], tf.Tensor],
 ) -> Callable[..., tf.keras.Model]:
-  """Makes the function that builds a model of images.
-
-  Args:
-    build: Returns what the logits are made of, from scaled images.
-
-  Returns:
-    The function, whose docstring is that of `build` with the arguments.
-  """
+  """Makes the function that builds a model from what precedes the logits."""
 
   def create(
     input_shape: Sequence[int],
@@ -76,24 +71,35 @@ def _image_model(
     seed: int = 0,
     input_dtype: tf.DType = tf.uint8,
   ) -> tf.keras.Model:
+    """Builds a model of images.
+
+    Args:
+      input_shape: Shape of one image, [height, width, channels].
+      num_classes: Number of classes, at least 2.
+      seed: Decides the initial weights; the same seed gives the same weights.
+      input_dtype: Type of the images; uint8 images are scaled by the model.
+
+    Returns:
+      An uncompiled model from images to logits [batch, num_classes].
+    """
+    if len(input_shape) != 3:
+      raise ValueError(
+        '`model` must be one of your own, FILE.py:function, for inputs '
+        'that are not images [height, width, channels], found '
+        f'{list(input_shape)}. Images without channels: `x[..., None]`.'
+      )
     layers = _SeededLayers(seed)
-    inputs = _image_input(input_shape, num_classes, input_dtype)
+    inputs = x = tf.keras.Input(tuple(input_shape), dtype=input_dtype)
+    if not input_dtype.is_floating:
+      scale, offset = _scale_and_offset(input_shape)
+      x = layers.make(_LAYERS.Rescaling, scale, offset=offset)(x)
     # Before the logits: the order decides the weights.
-    x = build(layers, layers.scale(inputs))
+    x = build(layers, x)
     name = build.__name__.removeprefix('create_')
     return tf.keras.Model(inputs, layers.logits(num_classes)(x), name=name)
 
   create.__name__ = create.__qualname__ = build.__name__
-  create.__doc__ = f"""{build.__doc__}
-  Args:
-    input_shape: Shape of one image, [height, width, channels].
-    num_classes: Number of classes, at least 2.
-    seed: Decides the initial weights; the same seed gives the same weights.
-    input_dtype: Type of the images; uint8 images are scaled by the model.
-
-  Returns:
-    An uncompiled model from images to logits [batch, num_classes].
-  """
+  create.__doc__ = f'{build.__doc__}\n{create.__doc__}'
   return create
 
 
@@ -103,7 +109,7 @@ def create_mlp(layers: '_SeededLayers', x: tf.Tensor) -> tf.Tensor:
 
   Source: Sec. 4, Tables 3 and 4.
   """
-  x = layers.flatten(x)
+  x = layers.make(_LAYERS.Flatten)(x)
   return layers.dense(200, activation='relu')(x)
 
 
@@ -117,10 +123,8 @@ def create_alexnet(layers: '_SeededLayers', x: tf.Tensor) -> tf.Tensor:
   for filters, strides, pooled in (*rows, (256, 1, True)):
     x = layers.conv(filters, 3, strides, use_bias=True, activation='relu')(x)
     if pooled:
-      x = tf.keras.layers.MaxPooling2D(
-        2, padding='same', data_format=_CHANNELS_LAST, dtype=layers.dtype
-      )(x)
-  x = layers.flatten(x)
+      x = layers.make(_LAYERS.MaxPooling2D, 2, padding='same')(x)
+  x = layers.make(_LAYERS.Flatten)(x)
   return layers.dense(1024, activation='relu')(x)
 
 
@@ -141,7 +145,7 @@ def create_mobilenet_v2(layers: '_SeededLayers', x: tf.Tensor) -> tf.Tensor:
         layers, x, expansion, channels, stride if block == 0 else 1
       )
   x = _conv_norm(layers, x, 1280, 1)
-  return layers.global_average(x)
+  return layers.make(_LAYERS.GlobalAveragePooling2D)(x)
 
 
 @_image_model
@@ -157,7 +161,7 @@ def create_resnet18(layers: '_SeededLayers', x: tf.Tensor) -> tf.Tensor:
   for stage, channels in enumerate((64, 128, 256, 512)):
     x = _basic_block(layers, x, channels, 1 if stage == 0 else 2)
     x = _basic_block(layers, x, channels, 1)
-  return layers.global_average(x)
+  return layers.make(_LAYERS.GlobalAveragePooling2D)(x)
 
 
 def create_shakespeare_lstm(
@@ -190,27 +194,19 @@ def create_shakespeare_lstm(
       '`input_shape` of a sequence model must be [characters], found '
       f'{tuple(input_shape)}.'
     )
-  argument_checks.check_integer('num_classes', num_classes, at_least=2)
   layers = _SeededLayers(seed)
   inputs = tf.keras.Input(tuple(input_shape), dtype=input_dtype)
-  x = tf.keras.layers.Embedding(
-    num_classes,
-    8,
+  x = layers.make(
+    *(_LAYERS.Embedding, num_classes, 8),
     mask_zero=True,
-    embeddings_initializer=tf.keras.initializers.RandomUniform(
-      seed=layers.next_seed()
-    ),
-    dtype=layers.dtype,
+    embeddings_initializer=_INITIAL.RandomUniform(seed=layers.next_seed()),
   )(inputs)
   for _ in range(2):
-    x = tf.keras.layers.LSTM(
-      256,
+    x = layers.make(
+      *(_LAYERS.LSTM, 256),
       return_sequences=True,
-      dtype=layers.dtype,
-      kernel_initializer=tf.keras.initializers.HeNormal(layers.next_seed()),
-      recurrent_initializer=tf.keras.initializers.Orthogonal(
-        seed=layers.next_seed()
-      ),
+      kernel_initializer=_INITIAL.HeNormal(layers.next_seed()),
+      recurrent_initializer=_INITIAL.Orthogonal(seed=layers.next_seed()),
     )(x)
   return tf.keras.Model(
     inputs, layers.logits(num_classes)(x), name='shakespeare_lstm'
@@ -266,85 +262,51 @@ class _SeededLayers:
     sequence = np.random.SeedSequence([int(self.seed), self.num_drawn])
     return int(sequence.generate_state(1)[0] >> 1)
 
+  def make(self, layer: Any, *args, **kwargs) -> tf.keras.layers.Layer:
+    """Returns a layer of which keras.json decides nothing."""
+    if 'data_format' in inspect.signature(layer).parameters:
+      kwargs['data_format'] = 'channels_last'
+    return layer(*args, **{'dtype': self.dtype} | kwargs)
+
   def conv(
     self, filters: int, size: int, strides: int = 1, **kwargs
   ) -> tf.keras.layers.Layer:
-    kwargs.setdefault('use_bias', False)
-    return tf.keras.layers.Conv2D(
-      filters,
-      size,
-      strides,
+    return self.make(
+      *(_LAYERS.Conv2D, filters, size, strides),
       padding='same',
-      data_format=_CHANNELS_LAST,
-      dtype=self.dtype,
-      kernel_initializer=tf.keras.initializers.HeNormal(self.next_seed()),
-      **kwargs,
+      kernel_initializer=_INITIAL.HeNormal(self.next_seed()),
+      **{'use_bias': False} | kwargs,
     )
 
   def depthwise_conv(self, strides: int) -> tf.keras.layers.Layer:
     # Its kernel is [3, 3, channels, 1], so Keras takes 9 × channels for the
     # fan-in. Each output sees nine inputs: variance 2 / 9.
-    return tf.keras.layers.DepthwiseConv2D(
-      3,
-      strides,
+    return self.make(
+      *(_LAYERS.DepthwiseConv2D, 3, strides),
       padding='same',
       use_bias=False,
-      data_format=_CHANNELS_LAST,
-      dtype=self.dtype,
-      depthwise_initializer=tf.keras.initializers.TruncatedNormal(
+      depthwise_initializer=_INITIAL.TruncatedNormal(
         stddev=(2 / 9) ** 0.5, seed=self.next_seed()
       ),
     )
 
+  def dense(self, units: int, **kwargs) -> tf.keras.layers.Layer:
+    initial = _INITIAL.GlorotUniform(self.next_seed())
+    return self.make(_LAYERS.Dense, units, kernel_initializer=initial, **kwargs)
+
   def logits(self, num_classes: int) -> tf.keras.layers.Layer:
+    argument_checks.check_integer('num_classes', num_classes, at_least=2)
     # The loss is in float32, whatever the other layers compute in.
     return self.dense(num_classes, dtype='float32')
 
-  def dense(self, units: int, **kwargs) -> tf.keras.layers.Layer:
-    kwargs.setdefault('dtype', self.dtype)
-    return tf.keras.layers.Dense(
-      units,
-      kernel_initializer=tf.keras.initializers.GlorotUniform(self.next_seed()),
-      **kwargs,
-    )
-
-  def flatten(self, x: tf.Tensor) -> tf.Tensor:
-    return tf.keras.layers.Flatten(_CHANNELS_LAST, dtype=self.dtype)(x)
-
-  def global_average(self, x: tf.Tensor) -> tf.Tensor:
-    return tf.keras.layers.GlobalAveragePooling2D(
-      _CHANNELS_LAST, dtype=self.dtype
-    )(x)
+  def norm(self, x: tf.Tensor) -> tf.Tensor:
+    return self.make(group_norm.GroupNorm, _NORM_GROUPS)(x)
 
   def relu(self, x: tf.Tensor) -> tf.Tensor:
-    return tf.keras.layers.ReLU(dtype=self.dtype)(x)
+    return self.make(_LAYERS.ReLU)(x)
 
   def add(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    return tf.keras.layers.Add(dtype=self.dtype)([x, y])
-
-  def norm(self, x: tf.Tensor) -> tf.Tensor:
-    return group_norm.GroupNorm(_NORM_GROUPS, dtype=self.dtype)(x)
-
-  def scale(self, x: tf.Tensor) -> tf.Tensor:
-    """Scales uint8 images; returns floating-point images as they are."""
-    if x.dtype.is_floating:
-      return x
-    scale, offset = _scale_and_offset(x.shape)
-    return tf.keras.layers.Rescaling(scale, offset=offset, dtype=self.dtype)(x)
-
-
-def _image_input(
-  input_shape: Sequence[int], num_classes: int, input_dtype: tf.DType
-) -> tf.Tensor:
-  """Returns the symbolic input of an image model."""
-  if len(input_shape) != 3:
-    raise ValueError(
-      '`model` must be one of your own, FILE.py:function, for inputs '
-      'that are not images [height, width, channels], found '
-      f'{list(input_shape)}. Images without channels: `x[..., None]`.'
-    )
-  argument_checks.check_integer('num_classes', num_classes, at_least=2)
-  return tf.keras.Input(tuple(input_shape), dtype=input_dtype)
+    return self.make(_LAYERS.Add)([x, y])
 
 
 def _scale_and_offset(shape: Sequence[int]) -> tuple[float, float]:

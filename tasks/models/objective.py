@@ -1,21 +1,24 @@
 """What a run minimises, what it measures on the test set, and what decides.
 
 By default an example has a class, or a row of classes: the loss is the
-cross-entropy of logits, and the accuracy decides. Here are the names;
-`tasks.models.losses_and_metrics` makes what Keras calls so.
+cross-entropy, and the accuracy decides. A name is that of a class or a function
+of `tf.keras.losses` or `tf.keras.metrics`, such as `mean_squared_error`,
+`MeanSquaredError` or `mse`; or `perplexity`; or that of a user's function.
+Models give logits, also where Keras's defaults take probabilities.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from tasks import named_functions
 from tasks.data.own import AS_GIVEN, CLASSES, NUMBERS
-
-if TYPE_CHECKING:
-  from tasks.data.task import Task
+from tasks.data.task import Task
 
 MAX, MIN = 'max', 'min'
 
@@ -37,16 +40,18 @@ _BITS = 'labels of 0 and 1'
 _OF_BITS = ('auc', 'precision', 'recall', 'f1score')
 
 
-class Metric(NamedTuple):
-  """A metric of a run.
+class TestMetric(NamedTuple):
+  """What is measured on the test set beside the loss.
 
   Attributes:
     name: What it is called: its column is `test_` and this.
-    source: The name of a metric of Keras, or of a user's function.
+    counted: The metric of Keras, of the labels and the model's outputs.
+    is_masked: Whether labels of 0 are padding, and do not count.
   """
 
   name: str
-  source: str
+  counted: tf.keras.metrics.Metric
+  is_masked: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,117 +60,137 @@ class Objective:
 
   Attributes:
     loss: The name of a loss of Keras, or of a user's function.
-    metrics: What is measured on the test set beside the loss.
+    metrics: What is measured on the test set beside the loss: for each name in
+      columns, that of a metric of Keras or of a user's function.
     goal: `MAX` if more of the metric that decides is better, `MIN` if less is.
   """
 
   loss: str
-  metrics: tuple[Metric, ...]
+  metrics: Mapping[str, str]
   goal: str
 
   @property
   def metric(self) -> str:
     """The name of the metric that decides; 'loss' is the loss."""
-    return self.metrics[0].name if self.metrics else _LOSS
+    return next(iter(self.metrics), _LOSS)
 
   @property
   def column(self) -> str:
     """The column of metrics.csv that decides."""
     return f'test_{self.metric}'
 
-  def describe(self, value: float) -> str:
-    """Returns a value of the metric that decides, for people."""
-    source = self.metrics[0].source if self.metrics else _LOSS
-    is_share = squeeze(source).endswith(_ACCURACY)
-    return f'{value:.1%}' if is_share else f'{value:.4g}'
-
-  @property
-  def user_functions(self) -> tuple[tuple[str, str], ...]:
-    """The names of a user's functions, each after the setting that has it."""
-    named = [
-      ('loss', self.loss),
-      *(('metrics', metric.source) for metric in self.metrics),
-    ]
-    return tuple(
-      (setting, name)
-      for setting, name in named
-      if named_functions.is_function_name(name)
-    )
-
   @property
   def kinds(self) -> str:
     """What labels are in the data, as `own.create_task` takes it."""
-    if named_functions.is_function_name(self.loss):
-      return AS_GIVEN
-    return CLASSES if squeeze(self.loss).startswith('sparse') else NUMBERS
+    kind = _kind_of(self.loss)
+    return {None: AS_GIVEN, CLASSES: CLASSES}.get(kind, NUMBERS)
 
-  def check_task(self, task: 'Task') -> None:
+  @property
+  def takes_logits(self) -> bool:
+    """Whether the loss is Keras's, and takes logits."""
+    return _kind_of(self.loss) in (CLASSES, _BITS)
+
+  def describe(self, value: float) -> str:
+    """Returns a value of the metric that decides, for people."""
+    source = self.metrics.get(self.metric, _LOSS)
+    is_share = _squeeze(source).endswith(_ACCURACY)
+    return f'{value:.1%}' if is_share else f'{value:.4g}'
+
+  def check_task(self, task: Task) -> None:
     """Raises unless the loss and the metrics are for the labels of the data.
 
     Args:
       task: The data.
 
     Raises:
-      ValueError: If they are for other labels.
+      ValueError: If they are for other labels, or a metric is not of what the
+        loss takes: of logits, or of numbers.
     """
-    labels = _labels_of(task)
-    named = [
-      ('loss', self.loss),
-      *(('metrics', m.source) for m in self.metrics),
-    ]
-    for setting, name in named:
-      if named_functions.is_function_name(name):
-        continue
-      if not _fits(name, labels):
+    found = _labels_of(task)
+    fitting = {
+      CLASSES: (CLASSES,),
+      NUMBERS: (NUMBERS,),
+      _BITS: (_BITS, NUMBERS),
+    }[found]
+    loss = _kind_of(self.loss)
+    if loss not in (None, *fitting):
+      raise ValueError(
+        f'`loss` must be for {found}, which `y` of the data has, found '
+        f'{self.loss}.'
+      )
+    fitting = fitting if loss is None else (loss,)
+    for source in self.metrics.values():
+      kind = _kind_of(source)
+      if _squeeze(source) == _ACCURACY:
+        kind = CLASSES if found == CLASSES else _BITS
+      if kind not in (None, *fitting):
         raise ValueError(
-          f'`{setting}` must be for {labels}, which `y` of the data has, found '
-          f'{name}.'
-        )
-      if takes_logits(name) and not takes_logits(self.loss):
-        raise ValueError(
-          f'`{setting}` must be for the numbers that `loss` {self.loss} takes, '
-          f'found {name}, which is of logits.'
+          f'`metrics` must be for {" or ".join(fitting)}, as `loss` '
+          f'{self.loss} and `y` of the data are, found {source}. A function of '
+          'your own measures anything: FILE.py:function.'
         )
 
+  def create_loss(
+    self, task: Task, functions: Mapping[str, Any]
+  ) -> tf.keras.losses.Loss:
+    """Returns the loss of a run.
 
-def takes_logits(name: str) -> bool:
-  """Returns whether a loss takes logits, or a metric is of logits.
+    Args:
+      task: The data.
+      functions: What the names of a user's functions stand for, where they are
+        not to be imported.
 
-  A user's own loss may take logits.
-  """
-  short = squeeze(name)
-  return (
-    named_functions.is_function_name(name)
-    or short in (_ACCURACY, 'perplexity')
-    or 'categorical' in short
-    or is_of_bits(name)
-  )
+    Raises:
+      TypeError: If a user's function is neither a loss nor makes one.
+      ValueError: If Keras has no loss of this name.
+    """
+    if named_functions.is_function_name(self.loss):
+      found = _find_own('loss', self.loss, functions, tf.keras.losses.Loss)
+    else:
+      found = _find_by_name('loss', self.loss, tf.keras.losses)
+      if isinstance(found, tf.keras.losses.SparseCategoricalCrossentropy):
+        return cross_entropy(is_masked=bool(task.has_padding))
+    is_loss = isinstance(found, tf.keras.losses.Loss)
+    return found if is_loss else _FunctionLoss(found)
 
+  def create_metrics(
+    self, task: Task, functions: Mapping[str, Any]
+  ) -> list[TestMetric]:
+    """Returns the metrics of a run.
 
-def is_of_bits(name: str) -> bool:
-  """Returns whether a loss or metric of Keras is for labels of 0 and 1."""
-  short = squeeze(name)
-  return short.startswith('binary') or short.endswith(_OF_BITS)
+    Args:
+      task: The data.
+      functions: As for `create_loss`.
 
+    Raises:
+      TypeError: If a user's function is neither a metric nor makes one.
+      ValueError: If Keras has no metric of a name.
+    """
+    created = []
+    for name, source in self.metrics.items():
+      is_own = named_functions.is_function_name(source)
+      if is_own:
+        found = _find_own('metrics', source, functions, tf.keras.metrics.Metric)
+      elif _squeeze(source) in _OF_ALL:
+        found = _OfAll(_OF_ALL[_squeeze(source)], task.label_shape)
+      elif _squeeze(source) == 'perplexity':
+        found = _Perplexity()
+      else:
+        if _squeeze(source) == _ACCURACY:
+          source = self._accuracy_of(task)
+        found = _find_by_name('metrics', source, tf.keras.metrics)
+      if not isinstance(found, tf.keras.metrics.Metric):
+        found = _FunctionMetric(found)
+      is_masked = bool(task.has_padding) and not is_own
+      created.append(TestMetric(name, found, is_masked))
+    return created
 
-def _labels_of(task: 'Task') -> str:
-  """Returns what the labels of the data are."""
-  if task.num_classes is not None:
-    return CLASSES
-  y = np.concatenate([task.train['y'], task.test['y']])
-  return _BITS if np.isin(y, (0, 1)).all() else NUMBERS
-
-
-def _fits(name: str, labels: str) -> bool:
-  """Returns whether a loss or metric of Keras is for these labels."""
-  short = squeeze(name)
-  if short == _ACCURACY:
-    return labels != NUMBERS
-  if short.startswith('sparse') or short == 'perplexity':
-    return labels == CLASSES
-  if short.startswith('categorical') or is_of_bits(name):
-    return labels == _BITS
-  return labels != CLASSES
+  def _accuracy_of(self, task: Task) -> str:
+    """Returns Keras's name for the accuracy; its own compares numbers."""
+    if task.num_classes is not None:
+      return 'SparseCategoricalAccuracy'
+    is_categorical = 'categorical' in self.loss.lower()
+    return 'CategoricalAccuracy' if is_categorical else 'BinaryAccuracy'
 
 
 def create_objective(settings: Any) -> Objective:
@@ -180,43 +205,264 @@ def create_objective(settings: Any) -> Objective:
       first metric is better.
   """
   given = settings.metrics or ((_ACCURACY,) if settings.loss is None else ())
-  metrics = []
+  metrics = {}
   for source in given:
     # Of a function inside of another, what comes last.
     name = source.rpartition(':')[2].rpartition('.')[2]
-    if not name.isidentifier() or name in [_LOSS, *(m.name for m in metrics)]:
+    if not name.isidentifier() or name in (_LOSS, *metrics):
       raise ValueError(
         '`metrics` must have different names, each a word for its column and '
         f'none of them loss, which is always measured, found {name!r}.'
       )
-    metrics.append(Metric(name, source))
-  goal = settings.metric_goal
-  known = _find_goal(metrics[0].source) if metrics else MIN
+    metrics[name] = source
+  goal, first = settings.metric_goal, given[0] if given else _LOSS
+  known = _find_goal(first)
   if None not in (goal, known) and goal != known:
     raise ValueError(
-      f'`metric_goal` must be left out for {given[0] if given else _LOSS}, of '
-      f'which it is {known}, found {goal}.'
+      f'`metric_goal` must be left out for {first}, of which it is {known}, '
+      f'found {goal}.'
     )
   if goal is None and known is None:
-    raise ValueError(
-      f'`metric_goal` must be given, max or min, for {given[0]}.'
-    )
-  return Objective(
-    settings.loss or _CROSS_ENTROPY, tuple(metrics), str(goal or known)
-  )
+    raise ValueError(f'`metric_goal` must be given, max or min, for {first}.')
+  return Objective(settings.loss or _CROSS_ENTROPY, metrics, goal or known)
+
+
+def accuracy() -> TestMetric:
+  """Returns the share of examples of whose class the logit is the largest."""
+  return TestMetric(_ACCURACY, tf.keras.metrics.SparseCategoricalAccuracy())
+
+
+def cross_entropy(*, is_masked: bool = False) -> tf.keras.losses.Loss:
+  """Returns the loss of classes, by logits.
+
+  Args:
+    is_masked: Whether 0 in rows of classes is padding, and does not count.
+  """
+  if is_masked:
+    return _MaskedCrossEntropy()
+  return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
 def _find_goal(source: str) -> str | None:
   """Returns what is better of a metric, if its name says it."""
+  if source == _LOSS:
+    return MIN
   if named_functions.is_function_name(source):
     return None
   for goal, endings in _GOALS.items():
-    if squeeze(source).endswith(endings):
+    if _squeeze(source).endswith(endings):
       return goal
   return None
 
 
-def squeeze(name: str) -> str:
+def _kind_of(name: str) -> str | None:
+  """Returns for which labels a loss or metric of Keras is; `None` if any."""
+  short = _squeeze(name)
+  if named_functions.is_function_name(name) or short == _ACCURACY:
+    return None
+  if short.startswith('sparse') or short == 'perplexity':
+    return CLASSES
+  if 'categorical' in short or short.startswith('binary'):
+    return _BITS
+  return _BITS if short.endswith(_OF_BITS) else NUMBERS
+
+
+def _labels_of(task: Task) -> str:
+  """Returns what the labels of the data are."""
+  if task.num_classes is not None:
+    return CLASSES
+  y = np.concatenate([task.train['y'], task.test['y']])
+  return _BITS if np.isin(y, (0, 1)).all() else NUMBERS
+
+
+def _squeeze(name: str) -> str:
   """Returns a name of Keras in the form that its class and function share."""
   short = name.replace('_', '').lower()
   return {'bce': 'binarycrossentropy', 'acc': _ACCURACY}.get(short, short)
+
+
+def _find_by_name(argument: str, name: str, module: Any) -> Any:
+  """Returns a loss or a metric of Keras by its name, of logits if it can be."""
+  classes = {
+    each.lower(): each
+    for each in dir(module)
+    if inspect.isclass(getattr(module, each))
+  }
+  try:
+    found = module.get(classes.get(_squeeze(name), name))
+    config = getattr(found, 'get_config', dict)()
+    if 'from_logits' in config:
+      return type(found).from_config(config | {'from_logits': True})
+    if 'threshold' in config and _kind_of(name) == _BITS:
+      # A probability of 1/2.
+      return type(found).from_config(config | {'threshold': 0.0})
+    if 'from_logits' in inspect.signature(found).parameters:
+      raise ValueError('only its class can be told that models give logits')
+  except (TypeError, ValueError) as e:
+    raise ValueError(
+      f'`{argument}` must be a name that `{module.__name__}.get` takes, or '
+      f'FILE.py:function, found {name!r}: {e}'
+    ) from e
+  return found
+
+
+def _find_own(
+  argument: str, name: str, functions: Mapping[str, Any], kind: type
+) -> Any:
+  """Returns a user's object of Keras, or function of (y_true, y_pred)."""
+  given = named_functions.find(functions, argument, name)
+  if isinstance(given, kind):
+    return given
+  try:
+    inspect.signature(given).bind()
+  except TypeError:
+    return given
+  made = named_functions.call(argument, given, '()')
+  if not isinstance(made, kind):
+    raise TypeError(
+      f'`{argument}` must be a function of (y_true, y_pred), a '
+      f'{kind.__name__} of Keras or a function that returns one, found that '
+      f'{name} returns {type(made).__name__}.'
+    )
+  return made
+
+
+class _FunctionLoss(tf.keras.losses.Loss):
+  """The mean of what a function returns of (y_true, y_pred)."""
+
+  def __init__(self, function: Callable):
+    super().__init__()
+    self.call = function
+
+
+class _MaskedCrossEntropy(tf.keras.losses.Loss):
+  """Mean cross-entropy of the logits over the tokens that are not padding.
+
+  A batch of nothing but padding has a loss of 0. Keras's own masks do not reach
+  the loss through `tff.learning.models.from_keras_model`.
+  """
+
+  def call(self, y_true, y_pred):
+    """Returns terms [batch, length] that have the loss as their mean."""
+    terms = tf.keras.losses.sparse_categorical_crossentropy(
+      y_true, y_pred, from_logits=True
+    )
+    weights = tf.cast(tf.not_equal(y_true, 0), terms.dtype)
+    num_tokens = tf.maximum(tf.reduce_sum(weights), 1)
+    size = tf.cast(tf.size(weights), terms.dtype)
+    return terms * weights * (size / num_tokens)
+
+
+class _FunctionMetric(tf.keras.metrics.Mean):
+  """The mean of what a function returns of (y_true, y_pred).
+
+  A single number is taken for the mean over the examples of its batch.
+  """
+
+  def __init__(self, function: Callable):
+    super().__init__()
+    self._function = function
+
+  def update_state(self, y_true, y_pred, sample_weight=None):
+    """Counts the values of a batch."""
+    values = tf.convert_to_tensor(self._function(y_true, y_pred))
+    if values.shape.rank == 0:
+      sample_weight = tf.shape(y_true)[0]
+    return super().update_state(values, sample_weight)
+
+
+class _Perplexity(tf.keras.metrics.Mean):
+  """exp of the mean cross-entropy of all tokens that count."""
+
+  def update_state(self, y_true, y_pred, sample_weight=None):
+    """Counts the tokens of a batch."""
+    terms = tf.keras.losses.sparse_categorical_crossentropy(
+      y_true, y_pred, from_logits=True
+    )
+    return super().update_state(terms, sample_weight)
+
+  def result(self):
+    """Returns the perplexity."""
+    return tf.exp(super().result())
+
+
+class _OfAll(tf.keras.metrics.Metric):
+  """A function of the labels and outputs of all examples, float64 [n, ...].
+
+  Keras's own count by thresholds of probabilities, between which confident
+  logits lie together, and take 0 where 0 is divided by 0.
+  """
+
+  def __init__(self, function: Callable, label_shape: tuple[int, ...]):
+    super().__init__()
+    self._function = function
+    self._empty = tf.zeros([0, *label_shape], tf.float64)
+    self._kept = [
+      tf.Variable(self._empty, shape=[None, *label_shape], trainable=False)
+      for _ in range(2)
+    ]
+
+  def update_state(self, y_true, y_pred, sample_weight=None):
+    """Keeps the labels and the outputs of a batch."""
+    del sample_weight
+    for kept, new in zip(self._kept, (y_true, y_pred), strict=True):
+      kept.assign(tf.concat([kept, tf.cast(new, tf.float64)], axis=0))
+
+  def result(self):
+    """Returns the value; NaN if there is none."""
+    return self._function(*map(tf.convert_to_tensor, self._kept))
+
+  def reset_state(self):
+    """Forgets all."""
+    for kept in self._kept:
+      kept.assign(self._empty)
+
+
+def _count(of_examples: tf.Tensor) -> tf.Tensor:
+  return tf.reduce_sum(tf.cast(of_examples, tf.float64))
+
+
+def _auc(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+  """The share of pairs of a 1 and a 0 in which the 1 has the larger logit.
+
+  Equal logits count half.
+  """
+  of_ones = tf.sort(logits[labels > 0.5])
+  of_zeros = tf.sort(logits[labels <= 0.5])
+  below, up_to = (
+    _count(tf.searchsorted(of_zeros, of_ones, side=side))
+    for side in ('left', 'right')
+  )
+  pairs = _count(labels > 0.5) * _count(labels <= 0.5)
+  return (below + up_to) / (2 * pairs)
+
+
+def _precision(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+  return _count(labels * tf.cast(logits > 0, tf.float64)) / _count(logits > 0)
+
+
+def _recall(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+  return _count(labels * tf.cast(logits > 0, tf.float64)) / _count(labels)
+
+
+def _f1_score(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+  right = _count(labels * tf.cast(logits > 0, tf.float64))
+  return 2 * right / (_count(labels) + _count(logits > 0))
+
+
+def _r2_score(labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+  """The share of the variance of each label that is explained, on average."""
+  errors = tf.reduce_sum((labels - outputs) ** 2, axis=0)
+  center = tf.reduce_mean(labels, axis=0)
+  variation = tf.reduce_sum((labels - center) ** 2, axis=0)
+  shares = tf.where(variation > 0, 1 - errors / variation, math.nan)
+  return tf.reduce_mean(shares)
+
+
+_OF_ALL: Mapping[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
+  'auc': _auc,
+  'precision': _precision,
+  'recall': _recall,
+  'f1score': _f1_score,
+  'r2score': _r2_score,
+}

@@ -1,15 +1,16 @@
 """Keras models of a user's own, checked before anything is trained.
 
-TFF calls the model and takes steps along the gradients of the loss of what it
-gives. Whatever else Keras does in `fit` is left out in silence, logits that are
-probabilities train, badly, and Keras writes weights to a file that it does not
-write whole. All of it is looked for in what the model does.
+TFF calls the model and takes steps along the gradients of the loss. Whatever
+else Keras does in `fit` is left out in silence, logits that are probabilities
+train, badly, and Keras writes weights to a file that it does not write whole.
+All of it is looked for in what the model does.
 """
 
 import pathlib
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -39,7 +40,8 @@ def create_own_model(
   """Builds a model of a user's own.
 
   Keras's initializers draw from `random`, whose state is set by `seed` while
-  the model is built, and is as before afterwards.
+  the model is built, and is as before afterwards. The model is checked outside
+  of graphs alone.
 
   Args:
     function: Returns a new, uncompiled Keras model from the shape of one
@@ -57,14 +59,7 @@ def create_own_model(
     ValueError: If it fails, or its model does not fit the data, or would not be
       trained or written whole.
   """
-  if isinstance(function, tf.keras.Model):
-    raise TypeError(
-      '`model` must be a function that returns a new Keras model, found a '
-      f'model, {function.name!r}. Put what builds it into a function of '
-      '(input_shape, num_outputs).'
-    )
   name = named_functions.name_of(function)
-  spec = tf.TensorSpec([None, *input_shape], input_dtype)
   state = random.getstate()
   random.seed(seed)
   try:
@@ -77,15 +72,8 @@ def create_own_model(
         '`model` must be a function that returns a `tf.keras.Model`, found '
         f'that {name} returns {type(model).__name__}.'
       )
-    if (
-      not tf.executing_eagerly()
-      and model.built
-      and not all(tf.is_symbolic_tensor(v.handle) for v in model.variables)
-    ):
-      raise ValueError(
-        '`model` must be a function that builds a new model each time, found '
-        f'that {name} returns one that was built before.'
-      )
+    if model.built and not tf.executing_eagerly():
+      return model
     # The first call builds what has no weights yet.
     try:
       given = model(tf.zeros([2, *input_shape], input_dtype), training=False)
@@ -96,11 +84,11 @@ def create_own_model(
       ) from e
   finally:
     random.setstate(state)
-  _check_output(given, output_shape, name)
-  _check_is_trained_by_tff(model, name)
   if tf.executing_eagerly():
-    _check_losses(model, spec, name)
-    if gives_logits and output_shape is not None:
+    spec = tf.TensorSpec([None, *input_shape], input_dtype)
+    _check_output(given, output_shape, name)
+    _check_is_trained_by_tff(model, spec, name)
+    if gives_logits:
       _check_gives_logits(model, spec, name)
     _check_is_written_whole(model, name)
   return model
@@ -137,20 +125,7 @@ def save_weights(model: tf.keras.Model, path: pathlib.Path) -> None:
     )
 
 
-def _check_is_written_whole(model: tf.keras.Model, name: str) -> None:
-  """Raises if a file of the model's weights would lack some."""
-  with tempfile.TemporaryDirectory() as folder:
-    try:
-      save_weights(model, pathlib.Path(folder) / 'model.weights.h5')
-    except (TypeError, ValueError) as e:
-      raise ValueError(
-        f'`model` must have weights that Keras can write, found of {name}: {e}'
-      ) from e
-
-
-def _check_output(
-  given: object, output_shape: Sequence[int] | None, name: str
-) -> None:
+def _check_output(given: Any, output_shape: Any, name: str) -> None:
   """Raises unless a model gives what the loss takes, for 2 examples."""
   if isinstance(given, (list, tuple, dict)):
     raise ValueError(
@@ -158,26 +133,18 @@ def _check_output(
       '`TrainingProgram` trains models of several inputs or outputs.'
     )
   found = list(given.shape)
-  expected = [2] if output_shape is None else [2, *output_shape]
-  if found[: 1 if output_shape is None else None] != expected:
+  expected = [2, *(found[1:] if output_shape is None else output_shape)]
+  if found != expected:
     raise ValueError(
       f'`model` must give the shape {expected} for 2 examples, found {found} '
       f'of {name}.'
     )
 
 
-def _check_is_trained_by_tff(model: tf.keras.Model, name: str) -> None:
-  """Raises if a part of the model would be left out."""
-  # TFF sets the loss and the optimizer.
-  if getattr(model, 'optimizer', None) is not None:
-    raise ValueError(
-      f'`model` must not be compiled, found that {name} compiles it: `loss` is '
-      'a setting of the run, and the steps are of `client_learning_rate`.'
-    )
-  if not model.trainable_variables:
-    raise ValueError(
-      f'`model` must have trainable weights, found none of {name}.'
-    )
+def _check_is_trained_by_tff(
+  model: tf.keras.Model, spec: tf.TensorSpec, name: str
+) -> None:
+  """Raises if TFF would leave out a part of the model's training."""
   for method in ('train_step', 'compute_loss', 'fit'):
     if not getattr(type(model), method).__module__.startswith(_KERAS):
       raise ValueError(
@@ -191,17 +158,9 @@ def _check_is_trained_by_tff(model: tf.keras.Model, name: str) -> None:
         f'{type(variable.constraint).__name__} for {variable.name} of {name}: '
         'let the layer compute with, for example, `tf.nn.softplus(kernel)`.'
       )
-
-
-def _check_losses(
-  model: tf.keras.Model, input_spec: tf.TensorSpec, name: str
-) -> None:
-  """Raises if the model adds losses that depend on its inputs."""
   # TFF calls the model in a graph of its own, out of which such losses do not
   # get; those of weights are computed anew when they are asked for.
-  tf.function(lambda x: model(x, training=True)).get_concrete_function(
-    input_spec
-  )
+  tf.function(lambda x: model(x, training=True)).get_concrete_function(spec)
   if not all(tf.is_tensor(x) and hasattr(x, 'numpy') for x in model.losses):
     raise ValueError(
       '`model` must not add losses of its activations (`activity_regularizer`, '
@@ -211,13 +170,21 @@ def _check_losses(
 
 
 def _check_gives_logits(
-  model: tf.keras.Model, input_spec: tf.TensorSpec, name: str
+  model: tf.keras.Model, spec: tf.TensorSpec, name: str
 ) -> None:
   """Raises if the model gives probabilities for inputs of all sizes."""
+  rng = np.random.default_rng(0)
+  shape = [_NUM_EXAMPLES, *spec.shape[1:]]
+  largest = 255 if spec.dtype == tf.uint8 else 1
+  inputs = (
+    [scale * rng.normal(size=shape) for scale in _SCALES]
+    if spec.dtype.is_floating
+    else [np.zeros(shape), rng.integers(largest + 1, size=shape)]
+  )
   outputs = []
-  for inputs in _some_inputs(input_spec):
+  for x in inputs:
     try:
-      outputs.append(model(inputs, training=False))
+      outputs.append(model(tf.cast(x, spec.dtype), training=False))
     except (tf.errors.OpError, ValueError, TypeError):
       continue  # It takes others, such as tokens of a vocabulary.
   if not outputs:
@@ -240,14 +207,12 @@ def _check_gives_logits(
     )
 
 
-def _some_inputs(spec: tf.TensorSpec) -> Iterator[tf.Tensor]:
-  """Yields batches of all sizes."""
-  rng = np.random.default_rng(0)
-  shape = [_NUM_EXAMPLES, *spec.shape[1:]]
-  if spec.dtype.is_floating:
-    for scale in _SCALES:
-      yield tf.cast(scale * rng.normal(size=shape), spec.dtype)
-    return
-  yield tf.zeros(shape, spec.dtype)
-  largest = 255 if spec.dtype == tf.uint8 else 1
-  yield tf.cast(rng.integers(0, largest, shape, endpoint=True), spec.dtype)
+def _check_is_written_whole(model: tf.keras.Model, name: str) -> None:
+  """Raises if a file of the model's weights would lack some."""
+  with tempfile.TemporaryDirectory() as folder:
+    try:
+      save_weights(model, pathlib.Path(folder) / 'model.weights.h5')
+    except (TypeError, ValueError) as e:
+      raise ValueError(
+        f'`model` must have weights that Keras can write, found of {name}: {e}'
+      ) from e

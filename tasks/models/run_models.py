@@ -1,6 +1,8 @@
 """The model of a run: what clients train, and what is evaluated."""
 
+import collections
 import dataclasses
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,16 +13,13 @@ import tensorflow_federated as tff
 from tasks import named_functions
 from tasks.config import Config
 from tasks.data.task import Task
-from tasks.models import (
-  evaluation,
-  keras_models,
-  losses_and_metrics,
-  own_models,
-  tff_model,
-)
-from tasks.models.objective import Objective, takes_logits
+from tasks.models import evaluation, keras_models, own_models
+from tasks.models import objective as objective_lib
+from tasks.models.objective import Objective
 from tff_clipping import learning
 from tff_clipping.programs.clients import client_store
+
+ModelFn = Callable[[], tff.learning.models.VariableModel]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,14 +28,15 @@ class RunModel:
 
   Attributes:
     config: The settings.
-    task: The data.
+    task: The data. A Keras model needs no more of them than `input_shape`,
+      `input_dtype`, `label_shape` and `num_classes`.
     objective: What is minimised and measured.
     functions: What names of functions in `config` stand for, of the model,
       the loss and the metrics, where they are not to be loaded by name.
   """
 
   config: Config
-  task: Task
+  task: Task | types.SimpleNamespace
   objective: Objective
   functions: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -46,20 +46,40 @@ class RunModel:
     Args:
       input_dtype: The type of what the model is called with; that of the data
         if not given.
+
+    Raises:
+      TypeError: If a user's function makes no model.
+      ValueError: If there is no such model, or a user's model does not fit.
     """
-    return create_model(
-      self.config,
-      self.objective,
-      input_shape=self.task.input_shape,
-      num_classes=self.task.num_classes,
-      label_shape=self.task.label_shape,
-      input_dtype=input_dtype or self.task.input_dtype,
-      functions=self.functions,
+    config, task = self.config, self.task
+    num_classes, label_shape = task.num_classes, task.label_shape
+    num_outputs = label_shape[-1] if num_classes is None else num_classes
+    settings = dict(
+      seed=config.model_seed,
+      input_dtype=tf.as_dtype(input_dtype or task.input_dtype),
     )
+    if named_functions.is_function_name(config.model):
+      of_classes = () if num_classes is None else (num_classes,)
+      is_own_loss = named_functions.is_function_name(self.objective.loss)
+      return own_models.create_own_model(
+        named_functions.find(self.functions, 'model', config.model),
+        tuple(task.input_shape),
+        num_outputs,
+        output_shape=None if is_own_loss else (*label_shape, *of_classes),
+        gives_logits=self.objective.takes_logits,
+        **settings,
+      )
+    if config.model not in keras_models.MODELS:
+      raise ValueError(
+        f'`model` must be one of {", ".join(keras_models.MODELS)}, '
+        f'module:function or FILE.py:function, found {config.model!r}.'
+      )
+    create = keras_models.MODELS[config.model]
+    return create(tuple(task.input_shape), num_outputs, **settings)
 
   def create_model_fn(
     self, element_spec: Mapping[str, tf.TensorSpec] | None = None
-  ) -> Callable[[], tff.learning.models.VariableModel]:
+  ) -> ModelFn:
     """Returns the `model_fn` of the run.
 
     Args:
@@ -67,30 +87,24 @@ class RunModel:
         those of the data if not given.
     """
     spec = element_spec or self.task.element_spec
-    return tff_model.build_model_fn(
+    return build_model_fn(
       lambda: self.create_model(spec['x'].dtype),
       spec,
-      loss=losses_and_metrics.create_loss(
-        self.objective, self.task, self._objective_functions
-      ),
+      loss=self.objective.create_loss(self.task, self.functions),
     )
 
-  def build_evaluation_fn(self, model_fn):
-    """Returns the evaluation on the test set.
-
-    Args:
-      model_fn: The model.
-    """
-    metrics = losses_and_metrics.create_metrics(
-      self.objective, self.task, self._objective_functions
-    )
-    return evaluation.build_evaluation_fn(model_fn, self.task.test, metrics)
-
-  def create_client_model_fn(self, clients: Any):
+  def create_client_model_fn(self, clients: Any) -> ModelFn:
     """Returns the `model_fn` of the clients' local steps."""
     return learning.with_compute_dtype(
       self.create_model_fn(clients.element_spec), self.config.compute_dtype
     )
+
+  def build_evaluation_fn(
+    self, model_fn: ModelFn
+  ) -> Callable[[tff.learning.models.ModelWeights], dict[str, float]]:
+    """Returns the evaluation on the test set."""
+    metrics = self.objective.create_metrics(self.task, self.functions)
+    return evaluation.build_evaluation_fn(model_fn, self.task.test, metrics)
 
   def create_initial_weights(self) -> tff.learning.models.ModelWeights | None:
     """Returns what a user's model begins with; `None` for one of ours.
@@ -113,70 +127,44 @@ class RunModel:
       return store.preprocess(keras_models.scale_images)
     return store
 
-  @property
-  def _objective_functions(self) -> dict[str, Any]:
-    """The user's losses and metrics by their names."""
-    return {
-      name: named_functions.find(self.functions, setting, name)
-      for setting, name in self.objective.user_functions
-    }
 
-
-def create_model(
-  config: Config,
-  objective: Objective,
+def build_model_fn(
+  create_model: Callable[[], tf.keras.Model],
+  element_spec: Mapping[str, tf.TensorSpec],
   *,
-  input_shape: Any,
-  num_classes: Any,
-  label_shape: Any,
-  input_dtype: Any,
-  functions: Mapping[str, Any],
-) -> tf.keras.Model:
-  """Returns the Keras model of a run, with its initial weights.
+  loss: tf.keras.losses.Loss | None = None,
+) -> ModelFn:
+  """Makes the `model_fn` that TFF's algorithms take from a Keras model.
+
+  Example:
+    model_fn = build_model_fn(
+      lambda: keras_models.create_mlp((28, 28, 1), 10), task.element_spec
+    )
+    process = tff.learning.algorithms.build_unweighted_fed_avg(model_fn, ...)
 
   Args:
-    config: The settings.
-    objective: What is minimised, which says what a model has to give.
-    input_shape: Shape of one example's `x`.
-    num_classes: Number of classes; tokens of a sequence task; `None` for
-      numbers.
-    label_shape: Shape of one example's `y`.
-    input_dtype: The type of what the model is called with.
-    functions: As of `RunModel`.
+    create_model: Returns a new, uncompiled model that gives logits, or what
+      `loss` takes.
+    element_spec: The specs `x` and `y` of one example, without the batch.
+    loss: Takes `y` and what the model gives. By default the cross-entropy of
+      the logits, averaged over the batch and, for rows of labels, over their
+      positions.
 
-  Raises:
-    ValueError: If a user's model does not fit.
+  Returns:
+    A function without arguments that returns a new TFF model each time.
   """
-  num_outputs = label_shape[-1] if num_classes is None else num_classes
-  if not named_functions.is_function_name(config.model):
-    if config.model not in keras_models.MODELS:
-      raise ValueError(
-        f'`model` must be one of {", ".join(keras_models.MODELS)}, '
-        f'module:function or FILE.py:function, found {config.model!r}.'
-      )
-    return keras_models.MODELS[config.model](
-      tuple(input_shape),
-      num_outputs,
-      seed=config.model_seed,
-      input_dtype=tf.as_dtype(input_dtype),
-    )
-  loss = objective.loss
-  output_shape = (
-    tuple(label_shape) if num_classes is None else (*label_shape, num_classes)
+  input_spec = collections.OrderedDict(
+    (key, tf.TensorSpec([None, *spec.shape], spec.dtype))
+    for key, spec in element_spec.items()
   )
-  is_own_loss = named_functions.is_function_name(loss)
-  return own_models.create_own_model(
-    named_functions.find(functions, 'model', config.model),
-    tuple(input_shape),
-    num_outputs,
-    output_shape=None if is_own_loss else output_shape,
-    gives_logits=not is_own_loss and takes_logits(loss),
-    seed=config.model_seed,
-    input_dtype=tf.as_dtype(input_dtype),
+  return lambda: tff.learning.models.from_keras_model(
+    create_model(),
+    loss=loss or objective_lib.cross_entropy(),
+    input_spec=input_spec,
   )
 
 
-def count_parameters(model_fn: Callable[[], Any]) -> int:
+def count_parameters(model_fn: ModelFn) -> int:
   """Returns the number of trainable parameters of a model."""
   with tf.Graph().as_default():
     return sum(int(np.prod(v.shape)) for v in model_fn().trainable_variables)

@@ -14,6 +14,7 @@ private run it is the model that was released, and what its epsilon is for.
 
 import os
 import pathlib
+import types
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -51,15 +52,12 @@ def load(
       f'`run_dir` must be a run that has ended, found no {folder.model}.'
     )
   data = folder.read_description()['task']
-  model = run_models.create_model(
+  model = run_models.RunModel(
     config,
+    types.SimpleNamespace(**data),
     objective.create_objective(config),
-    input_shape=data['input_shape'],
-    num_classes=data['num_classes'],
-    label_shape=data['label_shape'],
-    input_dtype=data['input_dtype'],
     functions={} if create_model is None else {config.model: create_model},
-  )
+  ).create_model()
   model.load_weights(folder.model)
   return model
 

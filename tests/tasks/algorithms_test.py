@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks import algorithms, config
-from tasks.models import tff_model
+from tasks.models import run_models
 from tests.tasks.small_runs import DP_FED_AVG, FED_AVG
 from tff_clipping import adaptive_noise, aggregators, privacy
 from tff_clipping.learning import steps
@@ -34,7 +34,7 @@ def _model_fn():
     x=tf.TensorSpec([3], tf.float32), y=tf.TensorSpec([], tf.int32)
   )
   inputs = tf.keras.Input((3,))
-  return tff_model.build_model_fn(
+  return run_models.build_model_fn(
     lambda: tf.keras.Model(inputs, tf.keras.layers.Dense(2)(inputs)), spec
   )()
 

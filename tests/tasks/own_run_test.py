@@ -267,13 +267,14 @@ def _two_outputs(input_shape, num_classes):
     (lambda: None, TypeError, r'takes \(input_shape, num_outputs\)'),
     (_failing, ValueError, r'OSError: \(3,\) 2 \(.*own_run_test.py, line'),
     (_compiled, ValueError, 'must not be compiled'),
-    (lambda shape, n: _BUILT, ValueError, 'builds a new model each time'),
     (
       lambda shape, n: _create_model(shape, n + 1),
       ValueError,
       r'the shape \[2, 2\] for 2 examples, found \[2, 3\]',
     ),
     (_two_outputs, ValueError, 'must have one output, found 2 of'),
+    # After a model that was made outside of a graph.
+    (lambda shape, n: _BUILT, ValueError, 'must make its variables itself'),
     (
       lambda shape, n: _create_model((4,), n),
       ValueError,
@@ -284,11 +285,7 @@ def _two_outputs(input_shape, num_classes):
       ValueError,
       'must give the shape',
     ),
-    (
-      _create_model((3,), 2),
-      TypeError,
-      'must be a function that returns a new',
-    ),
+    (_create_model((3,), 2), ValueError, '`model` must be a function that'),
     ('vgg', ValueError, "`model` must be one of mlp, .*'vgg'"),
     (3, TypeError, '`model` must be a function or its name, found 3'),
   ],

@@ -154,7 +154,7 @@ def test_batches_of_cifar10_become_a_task(tmp_path, monkeypatch):
     (tmp_path / name).write_bytes(pickle.dumps(batch, protocol=2))
   _pack(monkeypatch, 'cifar10', tmp_path)
   created = registry.create_task('cifar10', _IID, data_dir=tmp_path)
-  assert created.num_train_examples == 50
+  assert len(created.train['y']) == 50
   # Red, green and blue are planes of a row.
   pixel = created.train['x'][7, 1, 2]
   assert pixel.tolist() == rows[7, [34, 34 + 1024, 34 + 2048]].tolist()

@@ -30,8 +30,8 @@ def _labels(num_classes, per_class, seed=0):
   return np.random.default_rng(seed).permutation(labels)
 
 
-def _all_rows(split):
-  return np.concatenate(split.indices)
+def _class_counts(split, labels):
+  return split.class_counts(labels, labels.max() + 1)
 
 
 @pytest.mark.parametrize('name', _BY_LABEL)
@@ -58,7 +58,7 @@ def test_disjoint_partition_gives_each_client_its_size_and_no_row_twice(
     name, labels, num_clients=num_clients, examples_per_client=size, seed=seed
   )
   assert [len(rows) for rows in split.indices] == [size] * num_clients
-  rows = _all_rows(split)
+  rows = np.concatenate(split.indices)
   assert len(set(rows.tolist())) == len(rows)
   assert rows.min() >= 0
   assert rows.max() < len(labels)
@@ -87,56 +87,50 @@ def test_more_draws_than_examples_overlap_between_clients_alone(name):
 
 
 @pytest.mark.parametrize('name', _BY_LABEL)
-def test_same_seed_gives_same_partition(name):
-  labels = _labels(10, 60)
+def test_a_seed_gives_one_partition_as_large_as_there_is_no_overlap(name):
   first, second, other = (
-    _split(name, labels, num_clients=12, seed=seed).indices
+    _split(name, _labels(10, 60), num_clients=10, seed=seed)
     for seed in (3, 3, 4)
   )
-  np.testing.assert_array_equal(first, second)
-  assert not np.array_equal(first, other)
+  np.testing.assert_array_equal(first.indices, second.indices)
+  assert not np.array_equal(first.indices, other.indices)
+  assert {len(rows) for rows in first.indices} == {60}
+  assert first.num_used == 600
 
 
-@pytest.mark.parametrize('name', _BY_LABEL)
-def test_size_is_as_large_as_possible_without_overlap_if_not_given(name):
-  split = _split(name, _labels(10, 60), num_clients=10)
-  assert {len(rows) for rows in split.indices} == {60}
-  assert not split.is_overlapping
-  assert split.num_used == 600
-
-
-def test_paper_label_skew_uses_every_digit_once():
-  # Sec. 4: 1920 clients of 125 from the 240,000 digits of EMNIST.
+@pytest.mark.parametrize(
+  ('num_clients', 'size', 'major', 'minor'),
+  [
+    # Sec. 4: 57.5 and 1.25 on average, as whole numbers.
+    (1920, 125, {57, 58}, {1, 2}),
+    # Sec. 2.2: '8 classes around 5 and 2 classes 230'.
+    (480, 500, {230}, {5}),
+  ],
+)
+def test_label_skew_is_the_papers_and_uses_every_digit_once(
+  num_clients, size, major, minor
+):
+  # The 240,000 digits of EMNIST.
   labels = _labels(10, 24_000)
   split = _split(
-    'label_skew', labels, num_clients=1920, examples_per_client=125
+    *('label_skew', labels), num_clients=num_clients, examples_per_client=size
   )
-  rows = np.sort(_all_rows(split))
+  rows = np.sort(np.concatenate(split.indices))
   np.testing.assert_array_equal(rows, np.arange(240_000))
-  counts = np.sort(split.class_counts(labels, 10), axis=1)
-  # 57.5 and 1.25 on average, as whole numbers.
-  assert set(counts[:, 8:].ravel()) == {57, 58}
-  assert set(counts[:, :8].ravel()) == {1, 2}
+  counts = np.sort(_class_counts(split, labels), axis=1)
+  assert set(counts[:, 8:].ravel()) == major
+  assert set(counts[:, :8].ravel()) == minor
   assert split.summary == (
-    'label skew with 2 major classes a client: 1920 clients, 125 examples '
-    'each; 240000 of 240000 examples used, each once'
+    f'label skew with 2 major classes a client: {num_clients} clients, {size} '
+    'examples each; 240000 of 240000 examples used, each once'
   )
-
-
-def test_paper_label_skew_of_500_has_230_of_two_classes():
-  # Sec. 2.2: 480 clients of 500, '8 classes around 5 and 2 classes 230'.
-  labels = _labels(10, 24_000)
-  split = _split('label_skew', labels, num_clients=480, examples_per_client=500)
-  counts = np.sort(split.class_counts(labels, 10), axis=1)
-  assert set(counts[:, 8:].ravel()) == {230}
-  assert set(counts[:, :8].ravel()) == {5}
 
 
 def test_label_skew_makes_larger_classes_major_more_often():
   sizes = [100, 200, 300, 400, 500, 500]
   labels = _labels(6, sizes)
   split = _split('label_skew', labels, num_clients=100, examples_per_client=20)
-  counts = split.class_counts(labels, 6)
+  counts = _class_counts(split, labels)
   np.testing.assert_array_equal(counts.sum(axis=0), sizes)
   # All 2,000 examples are used: 20 × 46% = 9.2 from each of two classes.
   assert (np.sort(counts, axis=1)[:, -2:].sum(axis=1) >= 17).all()
@@ -145,7 +139,7 @@ def test_label_skew_makes_larger_classes_major_more_often():
 def test_label_skew_draws_all_pairs_of_classes():
   labels = _labels(10, 2400)
   split = _split('label_skew', labels, num_clients=1920)
-  counts = split.class_counts(labels, 10)
+  counts = _class_counts(split, labels)
   pairs = {tuple(sorted(row.argsort()[-2:])) for row in counts}
   # 45 pairs, about 43 clients each: none is missing but with odds of 1e-17.
   assert len(pairs) == 45
@@ -160,17 +154,17 @@ def test_paper_cifar_clients_have_equally_many_of_each_class(
   split = _split(
     'class_balanced', labels, num_clients=1920, examples_per_client=size
   )
-  assert set(split.class_counts(labels, 10).ravel()) == {of_each_class}
+  assert set(_class_counts(split, labels).ravel()) == {of_each_class}
   assert split.is_overlapping
 
 
 def test_class_balanced_takes_turns_with_the_remainder():
   labels = _labels(4, 30)
   split = _split('class_balanced', labels, num_clients=4, examples_per_client=5)
-  counts = split.class_counts(labels, 4)
+  counts = _class_counts(split, labels)
   np.testing.assert_array_equal(counts, np.ones((4, 4)) + np.eye(4))
   split = _split('class_balanced', labels, num_clients=2, examples_per_client=6)
-  counts = split.class_counts(labels, 4)
+  counts = _class_counts(split, labels)
   np.testing.assert_array_equal(np.sum(counts, axis=0), [3, 3, 3, 3])
 
 
@@ -180,19 +174,21 @@ def test_class_balanced_overlaps_where_one_class_is_too_small():
     'class_balanced', labels, num_clients=10, examples_per_client=4
   )
   assert split.is_overlapping
-  assert set(split.class_counts(labels, 2).ravel()) == {2}
+  assert set(_class_counts(split, labels).ravel()) == {2}
+
+
+def _dirichlet_counts(labels, **settings):
+  return _class_counts(_split('dirichlet', labels, **settings), labels)
 
 
 def test_small_alpha_gives_one_class_and_large_alpha_all():
-  labels = _labels(10, 1000)
   few, many = (
-    _split(
-      'dirichlet',
-      labels,
+    _dirichlet_counts(
+      _labels(10, 1000),
       num_clients=20,
       examples_per_client=100,
       dirichlet_alpha=alpha,
-    ).class_counts(labels, 10)
+    )
     for alpha in (1e-6, 1e6)
   )
   # 20 clients of 100 use up a class of 1,000, and then take another, only if
@@ -208,14 +204,12 @@ def test_alpha_is_that_of_each_class():
   # Two examples of a client with shares from Dir(α, ..., α) are of the same
   # one of K classes with the probability (α + 1) / (Kα + 1).
   alpha, num_classes, size = 0.5, 10, 20
-  labels = _labels(num_classes, 100_000)
-  counts = _split(
-    'dirichlet',
-    labels,
+  counts = _dirichlet_counts(
+    _labels(num_classes, 100_000),
     num_clients=2000,
     examples_per_client=size,
     dirichlet_alpha=alpha,
-  ).class_counts(labels, num_classes)
+  )
   same = (counts * (counts - 1)).sum(axis=1) / (size * (size - 1))
   error = same.std() / np.sqrt(len(same))
   expected = (alpha + 1) / (num_classes * alpha + 1)
@@ -244,7 +238,7 @@ def test_seed_decides_which_examples_of_a_class_make_a_shard():
 def test_shards_have_at_most_one_class_each_where_they_divide_the_classes():
   labels = _labels(10, 60)
   split = _split('shards', labels, num_clients=30, shards_per_client=2)
-  counts = split.class_counts(labels, 10)
+  counts = _class_counts(split, labels)
   # 60 shards of 10, 6 a class: a client has 10 of two classes, or 20 of one.
   assert set(counts.ravel()) <= {0, 10, 20}
   assert (counts.sum(axis=1) == 20).all()
@@ -279,75 +273,62 @@ def test_client_ids_sort_as_the_clients_do():
   assert list(split.client_ids) == sorted(split.client_ids)
 
 
+_ROWS = np.repeat(np.arange(10), 60)
+
+
 @pytest.mark.parametrize(
-  ('name', 'settings', 'words'),
+  ('name', 'labels', 'settings', 'words'),
   [
-    ('foo', dict(num_clients=2), '`partition` must be'),
-    ('iid', {}, '`num_clients` must be an integer'),
-    ('iid', dict(num_clients=1.5), '`num_clients` must be an integer'),
-    ('iid', dict(num_clients=0), '`num_clients` must be .* found 0'),
-    ('iid', dict(num_clients=601), '`num_clients` must be at most 600'),
+    ('foo', _ROWS, {}, "`partition` must be .* found 'foo'"),
+    ('iid', _ROWS, dict(num_clients=None), '`num_clients` must be an integer'),
+    ('iid', _ROWS, dict(num_clients=1.5), '`num_clients` must be an integer'),
+    ('iid', _ROWS, dict(num_clients=0), '`num_clients` must be .* found 0'),
+    ('iid', _ROWS, dict(num_clients=601), '`num_clients` .* 600 .* found 601'),
+    ('iid', _ROWS, dict(examples_per_client=601), '600 examples, found 601'),
+    ('iid', _ROWS, dict(seed=-1), '`seed` must be from 0 .* found -1'),
+    ('iid', _ROWS[:0], {}, '`labels` must have an example, found none'),
+    # 46% of 200.
     (
-      'iid',
-      dict(num_clients=2, examples_per_client=601),
-      'at most the 600 examples, found 601',
+      *('label_skew', _ROWS, dict(num_clients=5, examples_per_client=200)),
+      '`examples_per_client` .* class 0 has 60, a client needs 92',
     ),
-    ('iid', dict(num_clients=2, seed=-1), '`seed` must be from 0 .* found -1'),
-    (
-      'label_skew',
-      dict(num_clients=5, examples_per_client=200),
-      # 46% of 200.
-      'class 0 has 60, a client needs 92',
-    ),
-    ('dirichlet', dict(num_clients=2, dirichlet_alpha=0), 'from 1e-06, where'),
-    (
-      'dirichlet',
-      dict(num_clients=2, dirichlet_alpha=float('nan')),
-      '`dirichlet_alpha` must be finite',
-    ),
+    ('label_skew', _ROWS[:120], {}, 'at least 3 classes .* found 2'),
+    ('dirichlet', _ROWS, dict(dirichlet_alpha=0), '`dirichlet_alpha` .* found'),
+    ('dirichlet', _ROWS, dict(dirichlet_alpha=np.nan), '`dirichlet_alpha` mus'),
+    ('dirichlet', _ROWS, dict(examples_per_client=601), '600 .* found 601'),
     (
       'dirichlet',
-      dict(num_clients=2, examples_per_client=601),
-      'at most the 600 examples there are, found 601',
+      np.zeros(60),
+      {},
+      '`partition` must be iid or natural .* num',
+    ),
+    ('shards', np.zeros([60, 2], int), {}, '`partition` .* found shards'),
+    ('shards', _ROWS, dict(examples_per_client=5), '2 shards .* found 5'),
+    (
+      *('shards', _ROWS, dict(num_clients=61, examples_per_client=10)),
+      '`examples_per_client` .* 600 .* found 10 × 61',
+    ),
+    ('shards', _ROWS, dict(num_clients=600), '`num_clients` must be at most 3'),
+    (
+      'natural',
+      _ROWS,
+      {},
+      '`partition` must not be natural for data that name',
     ),
     (
-      'shards',
-      dict(num_clients=2, examples_per_client=5),
-      'a multiple of the 2 shards of a client, found 5',
+      *('natural', _ROWS, dict(examples_per_client=5)),
+      '`examples_per_client` must not be given',
     ),
-    (
-      'shards',
-      dict(num_clients=61, examples_per_client=10),
-      'at most the 600 examples for shards, .* found 10 × 61',
-    ),
-    ('shards', dict(num_clients=600), '`num_clients` must be at most 300'),
-    ('natural', dict(examples_per_client=5), 'not be given for the natural'),
-    ('natural', dict(num_clients=11), 'at most the 10 natural clients'),
   ],
 )
-def test_a_split_that_cannot_be_is_refused(name, settings, words):
-  labels = np.repeat(np.arange(10), 60)
+def test_a_split_that_cannot_be_is_refused(name, labels, settings, words):
   with pytest.raises((TypeError, ValueError), match=words):
-    PartitionConfig(name, **settings).split(labels, labels)
+    _split(name, labels, **dict(num_clients=2) | settings)
 
 
-@pytest.mark.parametrize(
-  ('name', 'labels', 'words'),
-  [
-    ('label_skew', _labels(2, 60), 'at least 3 classes .* found 2'),
-    ('iid', np.zeros(0, np.int64), 'must have an example, found none'),
-    ('natural', _labels(2, 60), 'must not be natural for data that name no'),
-    (
-      'shards',
-      np.zeros([60, 2], int),
-      'must be iid or natural .* found shards',
-    ),
-    ('dirichlet', np.zeros(60), 'must be iid or natural for .* numbers'),
-  ],
-)
-def test_data_that_lack_what_a_split_needs_are_refused(name, labels, words):
-  with pytest.raises(ValueError, match=words):
-    _split(name, labels, num_clients=2)
+def test_more_clients_than_the_data_name_are_refused():
+  with pytest.raises(ValueError, match='`num_clients` .* the 10 .* found 11'):
+    _natural(_ROWS, num_clients=11)
 
 
 def _digest(split):

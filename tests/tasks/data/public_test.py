@@ -4,6 +4,8 @@ MNIST and CIFAR-10 come from .npz files that are only read, or from Keras; TFF's
 data have the clients and the examples that TFF's own loaders have.
 """
 
+import contextlib
+import sqlite3
 import urllib.error
 
 import numpy as np
@@ -13,7 +15,6 @@ import tensorflow_federated as tff
 
 from tasks.data import public, registry, shakespeare
 from tasks.data.partitions import PartitionConfig
-from tests.tasks.data import sqlite_files
 
 _IID = PartitionConfig('iid', num_clients=2)
 _NATURAL = PartitionConfig('natural')
@@ -69,15 +70,15 @@ def test_writers_are_natural_clients(tmp_path):
   [
     (
       dict(x_test=None),
-      'must hold the arrays x_train, y_train, x_test, y_test',
+      'must hold mnist.npz with the arrays x_train, .*y_test',
     ),
     (dict(x_train=np.zeros([40, 28, 28])), '`x_train` .* uint8 images .*float'),
     (dict(x_train=np.zeros([40, 32, 32, 3], np.uint8)), r'\[28, 28, 1\]'),
-    (dict(y_train=np.arange(39) % 10), '`y_train` .* each of the 40 images'),
-    (dict(y_test=np.arange(20) % 11), '`y_test` .* from 0 to 9 .* up to 10'),
-    (dict(y_train=np.full(40, None)), 'must hold mnist.npz .* allow_pickle'),
-    (dict(writer_train=np.arange(39)), '`writer_train` .* each of the 40'),
-    (dict(writer_train=np.arange(40.0)), '`writer_train` .* an integer'),
+    (dict(y_train=np.arange(39) % 10), '`x` and `y` .* 40 and 39'),
+    (dict(y_test=np.arange(20) % 11), '`y` .* below .* 10, found 0 to 10'),
+    (dict(y_train=np.full(40, None)), 'mnist.npz cannot be read: .*allow_pick'),
+    (dict(writer_train=np.arange(39)), '`x` and `client` .* 40 and 39'),
+    (dict(writer_train=np.arange(40.0)), '`writer_train` .* integers'),
   ],
 )
 def test_other_arrays_are_refused(tmp_path, changes, words):
@@ -86,13 +87,13 @@ def test_other_arrays_are_refused(tmp_path, changes, words):
 
 
 def test_a_missing_or_cut_file_is_refused(tmp_path):
-  words = '`data_dir` must hold mnist.npz with the arrays x_train'
+  words = '`data_dir` must hold mnist.npz, found none in'
   with pytest.raises(ValueError, match=words):
     registry.create_task('mnist', _IID, data_dir=str(tmp_path))
   _create(tmp_path, 'mnist')
   whole = (tmp_path / 'mnist.npz').read_bytes()
   (tmp_path / 'mnist.npz').write_bytes(whole[: len(whole) // 2])
-  with pytest.raises(ValueError, match=words):
+  with pytest.raises(ValueError, match='mnist.npz is no .npz file'):
     registry.create_task('mnist', _IID, data_dir=str(tmp_path))
 
 
@@ -144,11 +145,10 @@ def test_halves_have_no_example_in_common(tmp_path):
     for name in ('mnist', 'mnist_even', 'mnist_odd')
   )
   for half, first in ((even, 0), (odd, 1)):
-    np.testing.assert_array_equal(half.x, whole.x[first::2])
-    np.testing.assert_array_equal(half.y, whole.y[first::2])
-    np.testing.assert_array_equal(half.owners, whole.owners[first::2])
-    np.testing.assert_array_equal(half.x_test, whole.x_test)
-  assert odd.source.endswith('every other training image, from 1 on')
+    for name in ('x', 'y', 'client'):
+      np.testing.assert_array_equal(half[name], whole[name][first::2])
+    np.testing.assert_array_equal(half['x_test'], whole['x_test'])
+  assert odd['source'].endswith('every other training image, from 1 on')
 
 
 def test_embedded_digits_are_split_4000_to_1000_by_class():
@@ -173,9 +173,49 @@ def test_a_name_of_no_task_is_refused():
     registry.create_task('foo', _IID)
 
 
+def _serialize(**features):
+  """Returns a `tf.train.Example`: bytes, floats or integers by their kind."""
+  example = tf.train.Example()
+  for name, value in features.items():
+    feature = example.features.feature[name]
+    if isinstance(value, bytes):
+      feature.bytes_list.value.append(value)
+    elif np.asarray(value).dtype.kind == 'f':
+      feature.float_list.value.extend(np.ravel(value))
+    else:
+      feature.int64_list.value.extend(np.ravel(value))
+  return example.SerializeToString()
+
+
+def _write_sqlite(path, splits):
+  """Writes clients as TFF keeps them: by split and client, their examples."""
+  of_clients = [
+    (split, client, examples)
+    for split, clients in splits.items()
+    for client, examples in clients.items()
+  ]
+  with contextlib.closing(sqlite3.connect(path)) as connection:
+    connection.executescript(
+      'CREATE TABLE examples (split_name TEXT, client_id TEXT, '
+      'serialized_example_proto BLOB); CREATE TABLE client_metadata '
+      '(client_id TEXT, split_name TEXT, num_examples INTEGER);'
+    )
+    connection.executemany(
+      'INSERT INTO examples VALUES (?, ?, ?)',
+      [
+        (s, c, example) for s, c, examples in of_clients for example in examples
+      ],
+    )
+    connection.executemany(
+      'INSERT INTO client_metadata VALUES (?, ?, ?)',
+      [(c, s, len(examples)) for s, c, examples in of_clients],
+    )
+    connection.commit()
+
+
 def _digits(pixels, labels):
   return [
-    sqlite_files.serialize(pixels=(p / 255).astype(np.float32), label=y)
+    _serialize(pixels=(p / 255).astype(np.float32), label=y)
     for p, y in zip(pixels, labels, strict=True)
   ]
 
@@ -190,22 +230,20 @@ def _folder(tmp_path):
     'w1': _digits(gray[3:], [0, 2]),
   }
   letters = {'w1': _digits(gray[:2], [61, 10])}
-  sqlite_files.write_sqlite(
+  _write_sqlite(
     tmp_path / 'emnist_all.sqlite',
     {
-      'digits_only_train': writers,
-      'digits_only_test': writers,
-      'all_train': letters,
-      'all_test': letters,
+      **dict.fromkeys(('digits_only_train', 'digits_only_test'), writers),
+      **dict.fromkeys(('all_train', 'all_test'), letters),
     },
   )
   images = [
-    sqlite_files.serialize(image=image, label=y, coarse_label=0)
+    _serialize(image=image, label=y, coarse_label=0)
     for image, y in zip(
       rng.integers(0, 256, (4, 32, 32, 3)), [99, 0, 50, 7], strict=True
     )
   ]
-  sqlite_files.write_sqlite(
+  _write_sqlite(
     tmp_path / 'cifar100.sqlite',
     {'train': {'10': images[:3], '0': images[3:]}, 'test': {'0': images}},
   )
@@ -245,14 +283,14 @@ def test_snippets_are_tffs_sequences(tmp_path):
   data = tff.simulation.datasets.shakespeare.get_synthetic()
   clients = {
     client: [
-      sqlite_files.serialize(snippets=example['snippets'])
+      _serialize(snippets=example['snippets'])
       for example in data.create_tf_dataset_for_client(
         client
       ).as_numpy_iterator()
     ]
     for client in data.client_ids
   }
-  sqlite_files.write_sqlite(
+  _write_sqlite(
     tmp_path / 'shakespeare.sqlite', {'train': clients, 'test': clients}
   )
   task = registry.create_task('shakespeare', _NATURAL, data_dir=str(tmp_path))
@@ -295,11 +333,11 @@ def test_a_file_of_tff_that_is_missing_or_damaged_is_refused(folder):
     registry.create_task('cifar100', _NATURAL, data_dir=str(folder))
   letters = {'w': _digits(np.zeros((1, 28, 28)), [35])}
   (folder / 'emnist_all.sqlite').unlink()
-  sqlite_files.write_sqlite(
+  _write_sqlite(
     folder / 'emnist_all.sqlite',
     {'digits_only_train': letters, 'digits_only_test': letters},
   )
-  with pytest.raises(ValueError, match='labels below 10, found 35'):
+  with pytest.raises(ValueError, match='below `num_classes`, 10, found 35'):
     registry.create_task(
       'federated_emnist_digits', _NATURAL, data_dir=str(folder)
     )

@@ -26,19 +26,35 @@ def _task(num_test):
       x=np.arange(num_test, dtype=np.uint8)[:, None],
       y=np.arange(num_test, dtype=np.int32),
     ),
-    num_classes=1,
+    num_classes=num_test,
     source='made for a test',
   )
 
 
 def test_fewer_test_examples_are_spread_evenly():
-  test = _task(10).with_test_examples(4).test
-  assert test['y'].tolist() == [0, 2, 5, 7]
-  assert test['x'][:, 0].tolist() == [0, 2, 5, 7]
+  for count, expected in ((4, [0, 2, 5, 7]), (10, list(range(10)))):
+    test = _task(10).with_test_examples(count).test
+    assert test['y'].tolist() == expected
+    assert test['x'][:, 0].tolist() == expected
 
 
-def test_all_test_examples_are_the_same_set():
-  assert _task(10).with_test_examples(10).test['y'].tolist() == list(range(10))
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (dict(x=np.zeros([4, 1])), '`x` must be uint8 or .* found float64'),
+    (dict(y=np.zeros(4)), '`y` must be int32, found float64'),
+    (dict(y=np.zeros(3, np.int32)), '`train` must hold as many .* 4 and 3'),
+    (dict(x=np.zeros([4, 2], np.uint8)), r'`x_test` .* uint8\[2\], found .*1'),
+    (dict(y=np.full(4, 10, np.int32)), '`y` .* `num_classes`, 10, found 10'),
+    (dict(y=np.full(4, -1, np.int32)), '`y` must be from 0 .* found -1'),
+  ],
+)
+def test_examples_that_nothing_trains_on_are_refused(changes, words):
+  task = _task(10)
+  with pytest.raises(ValueError, match=words):
+    dataclasses.replace(
+      task, train=collections.OrderedDict({**task.train, **changes})
+    )
 
 
 @pytest.mark.parametrize('count', [0, 11])
@@ -72,7 +88,7 @@ def _natural(owners):
     test=collections.OrderedDict(
       x=np.full([1, 1], 99, np.int32), y=np.zeros(1, np.int32)
     ),
-    num_classes=1,
+    num_classes=2,
     source='made for a test',
     test_is_held_out=True,
     test_is_of_clients=True,

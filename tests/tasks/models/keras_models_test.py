@@ -15,41 +15,32 @@ from tasks.models import keras_models
 
 _DIGITS = (28, 28, 1)
 _IMAGES = (32, 32, 3)
+_SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-  ('name', 'shape', 'expected'),
+  ('name', 'shape', 'expected', 'num_layers'),
   [
-    # Tables 3 and 4 of the paper: 159K, 3.3M, 2.3M, 11.1M and 616K.
-    ('mlp', _DIGITS, 159_010),
-    ('mlp', _IMAGES, 616_610),
-    ('alexnet', _DIGITS, 3_310_282),
-    ('alexnet', _IMAGES, 3_311_434),
-    pytest.param('mobilenet_v2', _DIGITS, 2_296_346, marks=pytest.mark.slow),
-    pytest.param('mobilenet_v2', _IMAGES, 2_296_922, marks=pytest.mark.slow),
-    pytest.param('resnet18', _DIGITS, 11_172_810, marks=pytest.mark.slow),
-    pytest.param('resnet18', _IMAGES, 11_173_962, marks=pytest.mark.slow),
+    # Tables 3 and 4 of the paper: 159K, 3.3M, 2.3M, 11.1M and 616K; 2, 7 and 18
+    # layers, which do not count the three convs of ResNet-18's shortcuts.
+    ('mlp', _DIGITS, 159_010, 2),
+    ('mlp', _IMAGES, 616_610, 2),
+    ('alexnet', _DIGITS, 3_310_282, 7),
+    ('alexnet', _IMAGES, 3_311_434, 7),
+    pytest.param('mobilenet_v2', _DIGITS, 2_296_346, None, marks=_SLOW),
+    pytest.param('mobilenet_v2', _IMAGES, 2_296_922, None, marks=_SLOW),
+    pytest.param('resnet18', _DIGITS, 11_172_810, 18 + 3, marks=_SLOW),
+    pytest.param('resnet18', _IMAGES, 11_173_962, 18 + 3, marks=_SLOW),
   ],
 )
-def test_parameter_count_is_the_papers(name, shape, expected):
+def test_the_size_is_the_papers(name, shape, expected, num_layers):
   model = keras_models.MODELS[name](shape, 10)
   assert model.count_params() == expected
+  kinds = tf.keras.layers.Conv2D | tf.keras.layers.Dense
+  if num_layers is not None:
+    assert sum(isinstance(la, kinds) for la in model.layers) == num_layers
   assert not model.non_trainable_variables
   assert model.output_shape == (None, 10)
-
-
-@pytest.mark.slow
-def test_number_of_layers_is_the_papers():
-  # Tables 3 and 4: 2 for the MLP, 7 for AlexNet, 18 for ResNet-18, which does
-  # not count the three convs of its shortcuts.
-  counts = {}
-  for name in ('mlp', 'alexnet', 'resnet18'):
-    model = keras_models.MODELS[name](_DIGITS, 10)
-    counts[name] = sum(
-      isinstance(layer, tf.keras.layers.Conv2D | tf.keras.layers.Dense)
-      for layer in model.layers
-    )
-  assert counts == {'mlp': 2, 'alexnet': 7, 'resnet18': 18 + 3}
 
 
 @pytest.mark.slow
@@ -76,9 +67,9 @@ def test_shakespeare_lstm_is_tffs_baseline():
   [
     'mlp',
     'alexnet',
-    pytest.param('shakespeare_lstm', marks=pytest.mark.slow),
-    pytest.param('mobilenet_v2', marks=pytest.mark.slow),
-    pytest.param('resnet18', marks=pytest.mark.slow),
+    pytest.param('shakespeare_lstm', marks=_SLOW),
+    pytest.param('mobilenet_v2', marks=_SLOW),
+    pytest.param('resnet18', marks=_SLOW),
   ],
 )
 def test_seed_decides_the_initial_weights(name):
@@ -106,8 +97,8 @@ def test_layers_of_one_shape_start_from_different_weights():
     'mlp',
     'alexnet',
     'mobilenet_v2',
-    pytest.param('resnet18', marks=pytest.mark.slow),
-    pytest.param('shakespeare_lstm', marks=pytest.mark.slow),
+    pytest.param('resnet18', marks=_SLOW),
+    pytest.param('shakespeare_lstm', marks=_SLOW),
   ],
 )
 def test_the_users_keras_json_changes_nothing(name):
@@ -133,25 +124,17 @@ def test_the_users_keras_json_changes_nothing(name):
   np.testing.assert_array_equal(found, expected(x))
 
 
-def test_uint8_images_are_scaled_by_the_model():
-  images = np.random.default_rng(0).integers(0, 256, (2, *_DIGITS), np.uint8)
-  from_bytes = keras_models.create_mlp(_DIGITS, 10)
-  from_floats = keras_models.create_mlp(_DIGITS, 10, input_dtype=tf.float32)
+@pytest.mark.parametrize(
+  ('shape', 'scaled'),
+  [(_DIGITS, lambda x: x / 255), (_IMAGES, lambda x: x / 127.5 - 1)],
+)
+def test_bytes_are_scaled_by_the_model(shape, scaled):
+  images = np.random.default_rng(0).integers(0, 256, (2, *shape), np.uint8)
+  from_bytes = keras_models.create_mlp(shape, 10)
+  from_floats = keras_models.create_mlp(shape, 10, input_dtype=tf.float32)
   np.testing.assert_allclose(
     from_bytes(images),
-    from_floats((images / 255).astype(np.float32)),
-    rtol=1e-3,
-    atol=1e-5,
-  )
-
-
-def test_uint8_colors_are_scaled_around_0():
-  images = np.random.default_rng(0).integers(0, 256, (2, *_IMAGES), np.uint8)
-  from_bytes = keras_models.create_mlp(_IMAGES, 10)
-  from_floats = keras_models.create_mlp(_IMAGES, 10, input_dtype=tf.float32)
-  np.testing.assert_allclose(
-    from_bytes(images),
-    from_floats((images / 127.5 - 1).astype(np.float32)),
+    from_floats(scaled(images).astype(np.float32)),
     rtol=1e-3,
     atol=1e-5,
   )
@@ -178,7 +161,7 @@ def test_what_are_no_bytes_is_not_scaled():
 
 
 @pytest.mark.parametrize(
-  ('build', 'message'),
+  ('build', 'words'),
   [
     (
       lambda: keras_models.create_mlp((28, 28), 10),
@@ -188,16 +171,13 @@ def test_what_are_no_bytes_is_not_scaled():
       lambda: keras_models.create_shakespeare_lstm(_DIGITS),
       r'\[characters\], found \(28, 28, 1\)',
     ),
-    (
-      lambda: keras_models.create_mlp(_DIGITS, 1),
-      '`num_classes` must be at least 2, found 1',
-    ),
+    (lambda: keras_models.create_mlp(_DIGITS, 1), '`num_classes` .* found 1'),
     (
       lambda: keras_models.create_mlp(_DIGITS, 10, seed=-1),
-      '`seed` must be at least 0, found -1',
+      '`seed` .* found -1',
     ),
   ],
 )
-def test_wrong_argument_is_refused(build, message):
-  with pytest.raises(ValueError, match=message):
+def test_wrong_argument_is_refused(build, words):
+  with pytest.raises(ValueError, match=words):
     build()

@@ -67,13 +67,11 @@ def _softmax_by_hand(logits):
         'softmax',
         'sigmoid',
         tf.nn.softmax,
-        tf.nn.sigmoid,
         lambda z: tf.nn.softmax(z / 5),
         _softmax_by_hand,
       )
     ),
     _ends_with(lambda: _LAYERS.Activation('softmax')),
-    _ends_with(lambda: _LAYERS.Lambda(tf.nn.softmax)),
     _ends_with(activation=tf.nn.softmax, kernel_initializer='zeros'),
     _functional(tf.nn.softmax),
     lambda shape, n: _Subclass(n, _softmax_by_hand),
@@ -148,26 +146,17 @@ def _with_loss_of_outputs(input_shape, num_classes):
       'must not have constraints.* found NonNeg for .*kernel',
     ),
     (
-      _ends_with(bias_constraint='max_norm'),
-      'must not have constraints.* found MaxNorm for .*bias',
-    ),
-    (
       lambda shape, n: _OwnStep([_LAYERS.Dense(n, input_shape=shape)]),
       'must not need its own `train_step`',
     ),
     (_ends_with(activity_regularizer='l2'), 'losses of its activations'),
-    (
-      _ends_with(lambda: _LAYERS.ActivityRegularization(l2=0.1)),
-      'losses of its activations',
-    ),
     (_ends_with(_AddsLoss), 'losses of its activations'),
     (_with_loss_of_outputs, 'losses of its activations'),
   ],
 )
-def test_what_tff_would_leave_out_is_refused_in_a_line(create_model, words):
-  with pytest.raises(ValueError, match=words) as caught:
+def test_what_tff_would_leave_out_is_refused(create_model, words):
+  with pytest.raises(ValueError, match=words):
     _create(create_model, 4)
-  assert len(str(caught.value)) < 300
 
 
 def test_labels_may_be_of_another_length_than_the_inputs():

@@ -37,7 +37,7 @@ def _task(test_is_of_clients=False, partition_name='iid'):
     test=collections.OrderedDict(
       x=np.zeros([1, 1], np.uint8), y=np.zeros(1, np.int32)
     ),
-    num_classes=1,
+    num_classes=2,
     source='made for a test',
     test_is_of_clients=test_is_of_clients,
   )
