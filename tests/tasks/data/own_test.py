@@ -147,8 +147,14 @@ def test_a_test_set_of_training_examples_is_warned_of(num_shared, is_warned):
     (dict(num_classes=3), '`y` .* below `num_classes`, 3, found 0 to 3'),
     (dict(num_classes=4.0), '`num_classes` must be an integer'),
     (dict(num_classes=[4, 4]), '`num_classes` must be an integer'),
-    (dict(y=np.zeros([40, 2, 2], int)), '`y` must be labels'),
-    (dict(y=np.ones([40, 1], int)), r'`y` must be labels .*\[40, 1\]'),
+    (
+      dict(y=np.zeros([40, 2, 2], int), y_test=np.zeros([8, 2, 2], int)),
+      '`y` must be labels',
+    ),
+    (
+      dict(y=np.ones([40, 1], int), y_test=np.ones([8, 1], int)),
+      r'`y` must be labels .*\[40, 1\]',
+    ),
     (
       dict(y=np.eye(4, dtype=int)[np.arange(40) % 4]),
       'hold examples like those of `y`',
