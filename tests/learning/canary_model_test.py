@@ -1,10 +1,13 @@
 """Canaries as clients go into their directions; clients train as without."""
 
+import collections
+
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.learning import linear_models
 from tff_clipping import aggregators, learning
 from tff_clipping.learning import steps
 from tff_clipping.privacy.audit import Canaries
@@ -15,25 +18,19 @@ _NUM_FEATURES, _NUM_CLASSES = 32, 4
 _CANARIES = Canaries(num_canaries=16, num_parameters=33 * 4, seed=0)
 
 
-def _model_fn():
-  inputs = tf.keras.Input((_NUM_FEATURES,))
-  return tff.learning.models.from_keras_model(
-    tf.keras.Model(inputs, tf.keras.layers.Dense(_NUM_CLASSES)(inputs)),
-    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    input_spec=(
-      tf.TensorSpec([None, _NUM_FEATURES]),
-      tf.TensorSpec([None], tf.int32),
-    ),
-    metrics=[tf.keras.metrics.SparseCategoricalAccuracy()],
-  )
+_model_fn = linear_models.layers_fn(
+  lambda: [tf.keras.layers.Dense(_NUM_CLASSES)],
+  num_features=_NUM_FEATURES,
+  is_classifier=True,
+)
 
 
 def _dataset(seed, num_examples=8):
   rng = np.random.default_rng(seed)
   return tf.data.Dataset.from_tensor_slices(
-    (
-      rng.normal(size=[num_examples, _NUM_FEATURES]).astype(np.float32),
-      rng.integers(_NUM_CLASSES, size=num_examples).astype(np.int32),
+    collections.OrderedDict(
+      x=rng.normal(size=[num_examples, _NUM_FEATURES]).astype(np.float32),
+      y=rng.integers(_NUM_CLASSES, size=num_examples).astype(np.int32),
     )
   ).batch(4)
 

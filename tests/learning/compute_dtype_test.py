@@ -5,32 +5,31 @@ import collections
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_federated as tff
 
+from tests.learning import linear_models
 from tff_clipping import aggregators, learning
 from tff_clipping.learning import compute_dtype
 from tff_clipping.learning.local_work import LocalWork
 
-_SPEC = collections.OrderedDict(
-  x=tf.TensorSpec([None, 6], tf.float32), y=tf.TensorSpec([None], tf.int32)
-)
 
-
-def _model_fn(**head):
-  layers = tf.keras.layers
-  inputs = tf.keras.Input((6,))
-  init = tf.keras.initializers.GlorotUniform
-  hidden = layers.Dense(8, activation='relu', kernel_initializer=init(1))
-  logits = layers.Dense(3, kernel_initializer=init(2), **head)
-  return tff.learning.models.from_keras_model(
-    tf.keras.Model(inputs, logits(hidden(inputs))),
-    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    input_spec=_SPEC,
+def _dense(units, seed, **settings):
+  return tf.keras.layers.Dense(
+    units,
+    kernel_initializer=tf.keras.initializers.GlorotUniform(seed),
+    **settings,
   )
 
 
-def _head_in_float32():
-  return _model_fn(dtype='float32')
+def _model_of(build_layers):
+  return linear_models.layers_fn(
+    build_layers, num_features=6, is_classifier=True
+  )
+
+
+_model_fn = _model_of(lambda: [_dense(8, 1, activation='relu'), _dense(3, 2)])
+_head_in_float32 = _model_of(
+  lambda: [_dense(8, 1, activation='relu'), _dense(3, 2, dtype='float32')]
+)
 
 
 def _data(seed):
@@ -114,16 +113,8 @@ def test_the_policy_is_as_before_also_after_an_error():
 
 def test_a_model_that_would_not_follow_is_refused():
   layer = tf.keras.layers.Dense(3)  # Made before, and so in float32.
-
-  def model_fn():
-    return tff.learning.models.from_keras_model(
-      tf.keras.Sequential([tf.keras.Input((6,)), layer]),
-      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-      input_spec=_SPEC,
-    )
-
   with pytest.raises(ValueError, match='nothing is computed in bfloat16'):
-    learning.with_compute_dtype(model_fn, 'bfloat16')
+    learning.with_compute_dtype(_model_of(lambda: [layer]), 'bfloat16')
 
 
 def test_other_types_are_refused():

@@ -4,6 +4,8 @@ f_i(w) is the mean over client i's examples of (features . w - target)^2.
 """
 
 import collections
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -31,17 +33,52 @@ def write_store(folder) -> client_store.ClientStore:
 
 def model_fn() -> tff.learning.models.VariableModel:
   """Returns the model, with weights of ones."""
-  inputs = tf.keras.Input((DIMENSION,))
-  outputs = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer='ones')(
-    inputs
-  )
-  return tff.learning.models.from_keras_model(
-    tf.keras.Model(inputs, outputs),
-    loss=tf.keras.losses.MeanSquaredError(),
-    input_spec=collections.OrderedDict(
-      x=tf.TensorSpec([None, DIMENSION]), y=tf.TensorSpec([None, 1])
-    ),
-  )
+  return layers_fn(
+    lambda: [
+      tf.keras.layers.Dense(1, use_bias=False, kernel_initializer='ones')
+    ]
+  )()
+
+
+def layers_fn(
+  build_layers: Callable[[], Sequence[tf.keras.layers.Layer]],
+  *,
+  num_features: int = DIMENSION,
+  is_classifier: bool = False,
+  **settings,
+) -> Callable[[], tff.learning.models.VariableModel]:
+  """Returns a function that returns a model of Keras layers.
+
+  Args:
+    build_layers: Returns new layers, one after the other.
+    num_features: The length of x.
+    is_classifier: Whether y is a class, with the cross-entropy as the loss, or
+      a number, with the squared error.
+    **settings: As for `from_keras_model`.
+  """
+  target = tf.TensorSpec([None, 1])
+  build_loss = tf.keras.losses.MeanSquaredError
+  if is_classifier:
+    target = tf.TensorSpec([None], tf.int32)
+    build_loss = functools.partial(
+      tf.keras.losses.SparseCategoricalCrossentropy, from_logits=True
+    )
+
+  def build():
+    inputs = tf.keras.Input((num_features,))
+    outputs = inputs
+    for layer in build_layers():
+      outputs = layer(outputs)
+    return tff.learning.models.from_keras_model(
+      tf.keras.Model(inputs, outputs),
+      loss=build_loss(),
+      input_spec=collections.OrderedDict(
+        x=tf.TensorSpec([None, num_features]), y=target
+      ),
+      **settings,
+    )
+
+  return build
 
 
 def weights(values) -> tff.learning.models.ModelWeights:

@@ -12,26 +12,19 @@ from tff_clipping.learning import client_batches, steps
 from tff_clipping.learning.local_work import LocalWork
 
 
-def _mlp_fn():
-  inputs = tf.keras.Input((5,))
-  hidden = tf.keras.layers.Dense(
-    7,
-    activation='tanh',
-    kernel_initializer=tf.keras.initializers.GlorotUniform(1),
-  )(inputs)
-  return tff.learning.models.from_keras_model(
-    tf.keras.Model(
-      inputs,
-      tf.keras.layers.Dense(
-        3, kernel_initializer=tf.keras.initializers.GlorotUniform(2)
-      )(hidden),
+def _mlp_of(*units):
+  """Returns a function of an MLP with so many units in each layer."""
+  return linear_models.layers_fn(
+    lambda: (
+      [tf.keras.layers.Dense(n, activation='tanh') for n in units[:-1]]
+      + [tf.keras.layers.Dense(units[-1])]
     ),
-    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    input_spec=collections.OrderedDict(
-      x=tf.TensorSpec([None, 5]), y=tf.TensorSpec([None], tf.int32)
-    ),
-    metrics=[tf.keras.metrics.SparseCategoricalAccuracy()],
+    num_features=5,
+    is_classifier=True,
   )
+
+
+_mlp_fn = _mlp_of(7, 3)
 
 
 def _mlp_data():
@@ -213,20 +206,8 @@ def test_variables_are_read_before_any_is_moved():
   rng = np.random.default_rng(0)
   examples, start = _mlp_data()
   start = [start[0][:, :3], start[1][:3], rng.normal(size=[3, 3]), start[3]]
-
-  def model_fn():
-    inputs = tf.keras.Input((5,))
-    hidden = tf.keras.layers.Dense(3)(inputs)
-    return tff.learning.models.from_keras_model(
-      tf.keras.Model(inputs, tf.keras.layers.Dense(3)(hidden)),
-      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-      input_spec=collections.OrderedDict(
-        x=tf.TensorSpec([None, 5]), y=tf.TensorSpec([None], tf.int32)
-      ),
-    )
-
   update = one_client.train(
-    model_fn, examples, start, _Swapped(), local_steps=2, rate=0.5, runs=20
+    _mlp_of(3, 3), examples, start, _Swapped(), local_steps=2, rate=0.5, runs=20
   )
   # x1 - x2/2 and x2 - x1/2, twice: 5/4 x1 - x2 and 5/4 x2 - x1.
   x1, x2 = start[1], start[3]
@@ -265,18 +246,13 @@ class _Unused(tf.keras.layers.Layer):
 
 @pytest.mark.parametrize('step', [steps.Sgd(), steps.Momentum()])
 def test_a_variable_that_the_loss_does_not_need_stays(step):
-  def model_fn():
-    inputs = tf.keras.Input((2,))
-    outputs = tf.keras.layers.Dense(1, use_bias=False)(_Unused()(inputs))
-    return tff.learning.models.from_keras_model(
-      tf.keras.Model(inputs, outputs),
-      loss=tf.keras.losses.MeanSquaredError(),
-      input_spec=(tf.TensorSpec([None, 2]), tf.TensorSpec([None, 1])),
-    )
-
+  model_fn = linear_models.layers_fn(
+    lambda: [_Unused(), tf.keras.layers.Dense(1, use_bias=False)],
+    num_features=2,
+  )
   update = one_client.train(
     model_fn,
-    (np.ones([3, 2], np.float32), np.ones([3, 1], np.float32)),
+    dict(x=np.ones([3, 2], np.float32), y=np.ones([3, 1], np.float32)),
     [np.array([1.0, -2.0, 0.5]), np.zeros([2, 1])],
     step,
     local_steps=2,

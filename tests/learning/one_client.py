@@ -103,18 +103,43 @@ def train_linear(step: steps.LocalStep, **settings) -> np.ndarray:
 
 def descend(
   direction: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
+  *,
+  start: np.ndarray = START,
+  rows: np.ndarray = linear_models.PARTITION[CLIENT],
+  local_steps: int = LOCAL_STEPS,
+  batch_size: int = BATCH_SIZE,
+  rate: float = RATE,
+  seed=SEED,
 ) -> np.ndarray:
   """Returns the update of steps against a direction, in NumPy, in float64.
 
   Args:
     direction: A function of the model, the rows of the batch and the number of
       the step.
+    start: The global model.
+    rows: The rows of the client's examples.
+    local_steps: Q.
+    batch_size: Of each step.
+    rate: The learning rate.
+    seed: Of the client.
   """
-  rows = linear_models.PARTITION[CLIENT]
   batches = client_batches.batch_indices(
-    tf.constant(len(rows)), LOCAL_STEPS, BATCH_SIZE, tf.constant(SEED)
+    tf.constant(len(rows)), local_steps, batch_size, tf.constant(seed)
   )
-  x = START
+  x = start
   for step, batch in enumerate(batches.numpy()):
-    x = x - RATE * direction(x, rows[batch], step)
-  return x - START
+    x = x - rate * direction(x, rows[batch], step)
+  return x - start
+
+
+def sgd(x: np.ndarray, rows: np.ndarray, step: int) -> np.ndarray:
+  """Returns the direction of plain SGD, for `descend`."""
+  return linear_models.gradient(x, rows)
+
+
+def client_seed(seed: int, round_num: int, client_id: str) -> tuple[int, int]:
+  """Returns the seed of a client in a round of a process."""
+  one, two = client_batches.client_seed(
+    seed, tf.constant(round_num), tf.constant(client_id)
+  )
+  return int(one), int(two)

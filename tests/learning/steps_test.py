@@ -13,7 +13,7 @@ import tensorflow_federated as tff
 from examples import fed_pd
 from tests.learning import linear_models, one_client
 from tff_clipping import aggregators, learning
-from tff_clipping.learning import client_batches, steps
+from tff_clipping.learning import steps
 
 _START = one_client.START
 
@@ -49,10 +49,6 @@ class _FirstRound(steps.LocalStep):
 _ALL = steps.Momentum(0.6, _FirstRound(steps.Proximal(0.5, _Uphill(0.3))))
 
 
-def _sgd():
-  return lambda x, rows, q: linear_models.gradient(x, rows)
-
-
 def _momentum(beta, inner):
   velocity = np.zeros(3)
 
@@ -80,10 +76,10 @@ def _uphill(rho):
 @pytest.mark.parametrize(
   ('step', 'direction'),
   [
-    (steps.Sgd(), _sgd()),
-    (steps.Momentum(0.8), _momentum(0.8, _sgd())),
-    (steps.Momentum(0.0), _sgd()),
-    (steps.Proximal(2.0), _proximal(2.0, _sgd())),
+    (steps.Sgd(), one_client.sgd),
+    (steps.Momentum(0.8), _momentum(0.8, one_client.sgd)),
+    (steps.Momentum(0.0), one_client.sgd),
+    (steps.Proximal(2.0), _proximal(2.0, one_client.sgd)),
     (_Uphill(0.4), _uphill(0.4)),
     (
       _ALL,
@@ -130,8 +126,8 @@ def test_a_round_has_the_steps_of_its_clients(store):
   client = store.client_ids[one_client.CLIENT]
   state = process.next(state, [client]).state
   (weights,) = process.get_model_weights(state).trainable
-  seed = client_batches.client_seed(4, tf.constant(0), tf.constant(client))
-  update = one_client.train_linear(_ALL, seed=tuple(seed.numpy()))
+  seed = one_client.client_seed(4, 0, client)
+  update = one_client.train_linear(_ALL, seed=seed)
   np.testing.assert_allclose(
     weights[:, 0] - _START, update, rtol=1e-5, atol=1e-5
   )
@@ -350,27 +346,6 @@ def test_scaffold_follows_its_formulas(store):
 
 # Batches of 4 are all examples of a client of 4, and twice those of 2.
 _FULL_BATCHES = dict(local_steps=3, batch_size=4)
-
-
-@pytest.mark.slow
-def test_scaffold_of_all_clients_is_vrl_sgd(store):
-  # Liang et al., eq. (5): Delta_i+ = Delta_i + (mean(x) - x_i)/(k gamma), and
-  # the direction is the gradient less Delta_i.
-  clients = list(store.client_ids)[:2]
-  process = _build(store, steps.Scaffold(1.0), **_FULL_BATCHES)
-  found, _, _ = _run(process, [clients] * 5)
-  x = np.ones(3)
-  deltas = np.zeros([2, 3])
-  for _ in range(5):
-    local = []
-    for rows, delta in zip(linear_models.PARTITION, deltas, strict=False):
-      y = x.copy()
-      for _ in range(3):
-        y = y - one_client.RATE * (linear_models.gradient(y, rows) - delta)
-      local.append(y)
-    x = np.mean(local, axis=0)
-    deltas = deltas + (x - np.array(local)) / (3 * one_client.RATE)
-  np.testing.assert_allclose(found, x, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Frozen layers stay as they are; a model that would change them is refused."""
 
-import collections
 import functools
 
 import numpy as np
@@ -14,26 +13,6 @@ from tff_clipping.learning import untrained_variables
 from tff_clipping.programs.clients import client_store
 
 _SETTINGS = dict(local_steps=3, batch_size=2, client_learning_rate=0.1)
-
-
-def _keras_model_fn(build_layers, input_spec=None):
-  """Returns a function of a Keras model of layers that `build_layers` makes."""
-
-  def model_fn():
-    inputs = tf.keras.Input((linear_models.DIMENSION,))
-    outputs = inputs
-    for layer in build_layers():
-      outputs = layer(outputs)
-    return tff.learning.models.from_keras_model(
-      tf.keras.Model(inputs, outputs),
-      loss=tf.keras.losses.MeanSquaredError(),
-      input_spec=collections.OrderedDict(
-        x=tf.TensorSpec([None, linear_models.DIMENSION]),
-        y=tf.TensorSpec([None, 1]),
-      ),
-    )
-
-  return model_fn
 
 
 def _backbone(kernel='ones'):
@@ -66,7 +45,7 @@ def _features(kernel):
 def test_a_frozen_backbone_trains_as_its_outputs_do(store, tmp_path):
   kernel = np.random.default_rng(0).normal(size=[3, 2]).astype(np.float32)
   process = learning.build_fed_avg(
-    _keras_model_fn(lambda: [_backbone(), _head()]),
+    linear_models.layers_fn(lambda: [_backbone(), _head()]),
     client_store=store,
     measure_updates=True,
     **_SETTINGS,
@@ -88,16 +67,7 @@ def test_a_frozen_backbone_trains_as_its_outputs_do(store, tmp_path):
     tmp_path, 'features', examples, linear_models.PARTITION
   )
 
-  def head_fn():
-    inputs = tf.keras.Input((2,))
-    return tff.learning.models.from_keras_model(
-      tf.keras.Model(inputs, _head()(inputs)),
-      loss=tf.keras.losses.MeanSquaredError(),
-      input_spec=collections.OrderedDict(
-        x=tf.TensorSpec([None, 2]), y=tf.TensorSpec([None, 1])
-      ),
-    )
-
+  head_fn = linear_models.layers_fn(lambda: [_head()], num_features=2)
   head = learning.build_fed_avg(
     head_fn, client_store=of_features, measure_updates=True, **_SETTINGS
   )
@@ -122,7 +92,7 @@ def test_a_frozen_backbone_trains_as_its_outputs_do(store, tmp_path):
 
 def test_nothing_of_the_frozen_layers_is_aggregated(store):
   process = learning.build_fed_avg(
-    _keras_model_fn(lambda: [_backbone(), _head()]),
+    linear_models.layers_fn(lambda: [_backbone(), _head()]),
     client_store=store,
     model_aggregator=aggregators.dp_mean_factory(
       clipping_norm=0.1, noise_multiplier=1.0, clients_per_round=3.0
@@ -186,7 +156,9 @@ class _Counts(tf.keras.layers.Layer):
   ],
 )
 def test_a_variable_that_a_step_changes_is_found(how):
-  model_fn = _keras_model_fn(lambda: [_backbone(), _Counts(how), _head()])
+  model_fn = linear_models.layers_fn(
+    lambda: [_backbone(), _Counts(how), _head()]
+  )
   (name,) = untrained_variables.changed_by_a_step(model_fn)
   assert 'count' in name
   with pytest.raises(ValueError, match='one whose steps change .*count'):
@@ -195,7 +167,7 @@ def test_a_variable_that_a_step_changes_is_found(how):
 
 @pytest.mark.slow
 def test_variables_that_are_read_only_are_not_found():
-  model_fn = _keras_model_fn(
+  model_fn = linear_models.layers_fn(
     lambda: [_backbone(), _Counts('never'), _frozen_batch_norm(), _head()]
   )
   assert not untrained_variables.changed_by_a_step(model_fn)
@@ -218,7 +190,7 @@ def test_a_frozen_table_is_only_read():
 
 def test_batch_norm_in_training_is_found_by_what_it_does():
   names = untrained_variables.changed_by_a_step(
-    _keras_model_fn(
+    linear_models.layers_fn(
       lambda: [tf.keras.layers.BatchNormalization(name='anything'), _head()]
     )
   )
@@ -228,7 +200,9 @@ def test_batch_norm_in_training_is_found_by_what_it_does():
 
 def test_a_model_of_which_nothing_is_trained_is_refused():
   with pytest.raises(ValueError, match='with trainable variables, found none'):
-    learning.build_fed_avg(_keras_model_fn(lambda: [_backbone()]), **_SETTINGS)
+    learning.build_fed_avg(
+      linear_models.layers_fn(lambda: [_backbone()]), **_SETTINGS
+    )
 
 
 class Projection(tf.Module):
@@ -272,12 +246,12 @@ class _OfANestedList(tf.keras.layers.Layer):
   ],
 )
 def test_a_variable_that_keras_does_not_see_is_refused_by_its_name(build):
-  model_fn = _keras_model_fn(lambda: [_OfAModule(), _head()])
+  model_fn = linear_models.layers_fn(lambda: [_OfAModule(), _head()])
   with pytest.raises(ValueError, match='whose loss needs of_a_module:0, which'):
     build(model_fn, **_SETTINGS)
 
 
 def test_variables_that_keras_sees_are_not_refused():
   learning.build_fed_avg(
-    _keras_model_fn(lambda: [_OfANestedList()]), **_SETTINGS
+    linear_models.layers_fn(lambda: [_OfANestedList()]), **_SETTINGS
   )
