@@ -37,6 +37,7 @@ def unplaced(x):
 
 for _ in range(2):
   print(at_clients([1, 2]), all_equal([1, 2], 5), unplaced(3), flush=True)
+input()
 """
 
 
@@ -46,6 +47,7 @@ def test_what_has_no_map_reduce_form_runs_and_leaves_no_process(tmp_path):
     program = subprocess.Popen(
       [sys.executable, '-c', _PROGRAM],
       cwd=pathlib.Path(__file__).parents[2],
+      stdin=subprocess.PIPE,
       # To a file: a worker that was left would keep a pipe open.
       stdout=output,
       stderr=output,
@@ -53,9 +55,11 @@ def test_what_has_no_map_reduce_form_runs_and_leaves_no_process(tmp_path):
     )
     with processes.ended_at_last(program):
       processes.wait_for(
-        lambda: '12' in (tmp_path / 'output').read_text(), program
+        lambda: (tmp_path / 'output').read_text().count(' 12') == 2, program
       )
       started = processes.descendants(program.pid)
+      program.stdin.write(b'\n')
+      program.stdin.close()
       assert program.wait(300) == 0
   assert started
   processes.wait_until_ended(started)
