@@ -17,7 +17,6 @@ from tasks.config import Config
 from tff_clipping import aggregators, learning, privacy
 from tff_clipping.learning import steps
 from tff_clipping.privacy import audit
-from tff_clipping.privacy.plans import obligations
 from tff_clipping.programs.clients import client_sampling
 
 ModelFn = Callable[[], tff.learning.models.VariableModel]
@@ -513,7 +512,7 @@ def create_aggregator(
 
 def _find_noise(
   config: Config, plan: Plan | None
-) -> obligations.AggregatorParameters | None:
+) -> privacy.AggregatorParameters | None:
   """Returns the noise multiplier and P; `None` without noise.
 
   A simulation of M clients has the noise on the mean of a plan for cohorts of
@@ -528,7 +527,7 @@ def _find_noise(
     num_clients=round(config.num_clients * simulated / cohort),
   )
   noise_multiplier = _create_plan(larger).noise_multiplier * cohort / simulated
-  return obligations.AggregatorParameters(noise_multiplier, cohort)
+  return privacy.AggregatorParameters(noise_multiplier, cohort)
 
 
 def _own_aggregator(

@@ -1,7 +1,6 @@
 """Holds the figures of docs/correlated_noise.md against the plans."""
 
 import functools
-import math
 import pathlib
 import re
 
@@ -42,7 +41,7 @@ def _error(sampler, noise, column):
       sampling=sampler,
       accountant='pld',
     )
-    return plan, plan.noise_multiplier * math.sqrt((num_rounds + 1) / 2)
+    return plan, plan.running_sum_error
   name, *sizes = re.findall(r'\w+', noise.replace('b =', ''))
   if sampler == 'grouped_poisson':
     separation = int(sizes[column])
@@ -66,7 +65,7 @@ def _error(sampler, noise, column):
     min_separation=separation,
     sampling=sampler,
   )
-  return plan, plan.noise_multiplier * strategy.mean_error
+  return plan, plan.running_sum_error
 
 
 def _computed_rows():

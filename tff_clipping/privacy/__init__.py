@@ -39,21 +39,22 @@ from tff_clipping.privacy.ledger.ledger_contents import (
   read_plan,
 )
 from tff_clipping.privacy.ledger.spending import compute_spending
-from tff_clipping.privacy.plans.base_plan import BasePlan
-from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
+from tff_clipping.privacy.plans.base_plan import AggregatorParameters, BasePlan
+from tff_clipping.privacy.plans.correlated_plan import (
+  CorrelatedNoisePlan,
+  SeparatedSamplerParameters,
+)
 from tff_clipping.privacy.plans.functions import (
   calibrate_noise_multiplier,
   compute_delta,
   compute_epsilon,
   compute_max_rounds,
 )
-from tff_clipping.privacy.plans.obligations import (
-  AggregatorParameters,
+from tff_clipping.privacy.plans.plan import (
+  PrivacyPlan,
   SamplerParameters,
-  SeparatedSamplerParameters,
   ShareParameters,
 )
-from tff_clipping.privacy.plans.plan import PrivacyPlan
 from tff_clipping.privacy.plans.plan_json import plan_from_json, plan_to_json
 from tff_clipping.privacy.plans.together import Spending, compose_together
 from tff_clipping.privacy.plans.words import describe_plan

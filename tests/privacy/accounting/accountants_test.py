@@ -307,16 +307,6 @@ def test_delta_of_no_privacy_is_one(accountant):
   )
 
 
-@pytest.mark.parametrize(('multiplier', 'rounds'), [(0.01, 10**7), (0.05, 100)])
-def test_noise_too_small_for_pld_raises(multiplier, rounds):
-  with pytest.raises(
-    ValueError, match='no finite epsilon for `noise_multiplier`'
-  ):
-    functions.compute_epsilon(
-      num_rounds=rounds, noise_multiplier=multiplier, accountant='pld', **PAPER
-    )
-
-
 @pytest.mark.parametrize('rounds', [1, 10**7])
 @pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
 def test_pld_of_many_rounds_is_a_tight_bound(sampling, rounds):
@@ -354,6 +344,10 @@ def test_an_accountant_is_one_entry_of_the_table(monkeypatch):
 
 
 def test_rdp_is_named_where_pld_has_no_answer():
+  with pytest.raises(ValueError, match='no finite epsilon for `noise_mult'):
+    functions.compute_epsilon(
+      num_rounds=10**7, noise_multiplier=0.01, accountant='pld', **PAPER
+    )
   question = dict(
     num_clients=100,
     clients_per_round=100,

@@ -6,11 +6,7 @@ Noise is the least that meets a target, and rounds are the most.
 import math
 from typing import NamedTuple
 
-import dp_accounting
-import hypothesis
 import pytest
-from dp_accounting import rdp
-from hypothesis import strategies as st
 
 from tests.privacy.paper import PAPER
 from tff_clipping.privacy.accounting import privacy_loss, solve
@@ -78,75 +74,67 @@ def test_the_least_number_of_6_digits_is_found(target):
   assert found.epsilon <= target < 1.5 / (found.value * (1 - 1e-5))
 
 
-def table_cases(slow):
-  """Returns the cells of the table; a fifth of them is for every day."""
+def table_cells():
+  """Yields the cells of the table; a fifth of them is for every day."""
   for (sampling, accountant), columns in TABLE.items():
     for epsilon, multipliers in columns.items():
       for rounds, multiplier in zip(ROUNDS, multipliers, strict=True):
-        if (rounds != (100 if epsilon < 2 else 1000)) == slow:
-          yield sampling, accountant, epsilon, rounds, multiplier
+        is_slow = rounds != (100 if epsilon < 2 else 1000)
+        yield pytest.param(
+          *(sampling, accountant, epsilon, rounds, multiplier),
+          marks=[pytest.mark.slow] if is_slow else [],
+        )
 
 
-def check_table_cell(sampling, accountant, epsilon, rounds, multiplier):
-  """Asserts one figure, and that it is the least one."""
+@pytest.mark.parametrize(
+  ('sampling', 'accountant', 'epsilon', 'rounds', 'multiplier'), table_cells()
+)
+def test_multiplier_of_table(sampling, accountant, epsilon, rounds, multiplier):
+  setting = {'num_rounds': rounds, 'sampling': sampling, **PAPER}
+  setting['accountant'] = accountant
   found = functions.calibrate_noise_multiplier(
-    num_rounds=rounds,
-    target_epsilon=epsilon,
-    sampling=sampling,
-    accountant=accountant,
-    **PAPER,
+    target_epsilon=epsilon, **setting
   )
   # The last printed digit of the table is half a unit of the fourth digit.
   slack = TOLERANCES[accountant] + (5e-5 / multiplier)
   assert found == pytest.approx(multiplier, rel=slack)
-
-  def epsilon_at(noise_multiplier):
-    return functions.compute_epsilon(
-      num_rounds=rounds,
-      noise_multiplier=noise_multiplier,
-      sampling=sampling,
-      accountant=accountant,
-      **PAPER,
-    )
-
-  assert epsilon_at(found) <= epsilon < epsilon_at(found * (1 - 1e-5))
+  # It is the least one.
+  within, above = (
+    functions.compute_epsilon(noise_multiplier=each, **setting)
+    for each in (found, found * (1 - 1e-5))
+  )
+  assert within <= epsilon < above
 
 
 @pytest.mark.parametrize(
-  ('sampling', 'accountant', 'epsilon', 'rounds', 'multiplier'),
-  list(table_cases(slow=False)),
+  ('function', 'given', 'message'),
+  [
+    ('noise', {'num_rounds': 1000, 'target_epsilon': 0.001}, 'is out of reach'),
+    ('noise', {'num_rounds': 10**7, 'target_epsilon': 1e-6}, 'is out of reach'),
+    ('noise', {'num_rounds': 1, 'target_epsilon': 1e5}, 'must be smaller'),
+    *(
+      ('noise', {'num_rounds': 10, 'target_epsilon': each}, 'must be')
+      for each in (0, -1, math.nan, math.inf, 1e-9, 1e308)
+    ),
+    (
+      'rounds',
+      {'noise_multiplier': 0.5, 'target_epsilon': 0.1},
+      'out of reach: even with `num_rounds` 1 it is',
+    ),
+    (
+      'rounds',
+      {'noise_multiplier': 1e4, 'target_epsilon': 5.0},
+      'even with `num_rounds` 1e.07, the last that',
+    ),
+  ],
 )
-def test_multiplier_of_table(sampling, accountant, epsilon, rounds, multiplier):
-  check_table_cell(sampling, accountant, epsilon, rounds, multiplier)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  ('sampling', 'accountant', 'epsilon', 'rounds', 'multiplier'),
-  list(table_cases(slow=True)),
-)
-def test_multiplier_of_whole_table(
-  sampling, accountant, epsilon, rounds, multiplier
-):
-  check_table_cell(sampling, accountant, epsilon, rounds, multiplier)
-
-
-def test_poisson_multiplier_is_that_of_dp_accounting():
-  def make_event(noise_multiplier):
-    return dp_accounting.SelfComposedDpEvent(
-      dp_accounting.PoissonSampledDpEvent(
-        80 / 1920, dp_accounting.GaussianDpEvent(noise_multiplier)
-      ),
-      100,
-    )
-
-  theirs = dp_accounting.calibrate_dp_mechanism(
-    rdp.RdpAccountant, make_event, 1.5, 1e-5, tol=1e-7
-  )
-  ours = functions.calibrate_noise_multiplier(
-    num_rounds=100, target_epsilon=1.5, **PAPER
-  )
-  assert ours == pytest.approx(theirs, rel=1e-5)
+def test_what_has_no_answer_is_said_of_the_target(function, given, message):
+  solve_for = {
+    'noise': functions.calibrate_noise_multiplier,
+    'rounds': functions.compute_max_rounds,
+  }[function]
+  with pytest.raises(ValueError, match=f'`target_epsilon` .*{message}'):
+    solve_for(**given, **PAPER)
 
 
 @pytest.mark.parametrize(
@@ -203,46 +191,12 @@ def test_round_trip_epsilon_multiplier_rounds(accountant, sampling, target):
   assert delta == pytest.approx(1e-6, rel=1e-3)
 
 
-@hypothesis.settings(max_examples=6, deadline=None, derandomize=True)
-@hypothesis.given(
-  target=st.floats(0.05, 50),
-  rounds=st.integers(1, 2000),
-  cohort=st.integers(1, 500),
-  accountant=st.sampled_from(['rdp', 'pld']),
-)
-def test_calibration_never_passes_the_target(
-  target, rounds, cohort, accountant
-):
-  setting = {
-    'num_clients': 500,
-    'clients_per_round': cohort,
-    'num_rounds': rounds,
-    'target_delta': 1e-5,
-    'accountant': accountant,
-  }
-  multiplier = functions.calibrate_noise_multiplier(
-    target_epsilon=target, **setting
-  )
-  assert (
-    functions.compute_epsilon(noise_multiplier=multiplier, **setting) <= target
-  )
-  assert float(f'{multiplier:.6g}') == multiplier
-
-
 def test_smallest_target_of_rdp_has_the_least_multiplier():
   # The best order is 63 or more here: a search among low orders ends at 3090.
   found = functions.calibrate_noise_multiplier(
     num_rounds=1, target_epsilon=0.05, **PAPER
   )
   assert found == pytest.approx(5.1597, rel=1e-4)
-
-
-@pytest.mark.parametrize(('target', 'rounds'), [(0.001, 1000), (1e-6, 10**7)])
-def test_target_out_of_reach_raises(target, rounds):
-  with pytest.raises(ValueError, match='`target_epsilon` .* is out of reach'):
-    functions.calibrate_noise_multiplier(
-      num_rounds=rounds, target_epsilon=target, **PAPER
-    )
 
 
 def test_target_for_ten_million_rounds_by_rdp():
@@ -265,36 +219,3 @@ def test_target_for_ten_million_rounds_by_pld_is_near_the_limit():
     return privacy_loss.compute_gaussian_delta(1 / mu, 1.5)
 
   assert delta_at(found) <= 1e-5 < delta_at(found / 1.003)
-
-
-def test_target_that_all_noise_meets_raises():
-  with pytest.raises(ValueError, match='`target_epsilon` must be smaller'):
-    functions.calibrate_noise_multiplier(
-      num_rounds=1, target_epsilon=1e5, **PAPER
-    )
-
-
-def test_not_one_round_raises():
-  with pytest.raises(
-    ValueError, match='out of reach: even with `num_rounds` 1 it is'
-  ):
-    functions.compute_max_rounds(
-      noise_multiplier=0.5, target_epsilon=0.1, **PAPER
-    )
-
-
-def test_too_many_rounds_raises():
-  with pytest.raises(
-    ValueError, match='even with `num_rounds` 1e.07, the last that'
-  ):
-    functions.compute_max_rounds(
-      noise_multiplier=1e4, target_epsilon=5.0, **PAPER
-    )
-
-
-@pytest.mark.parametrize('epsilon', [0, -1, math.nan, math.inf, 1e-9, 1e308])
-def test_bad_target_epsilon_raises(epsilon):
-  with pytest.raises(ValueError, match='`target_epsilon` must be'):
-    functions.calibrate_noise_multiplier(
-      num_rounds=10, target_epsilon=epsilon, **PAPER
-    )

@@ -88,14 +88,6 @@ def test_epsilon_without_delta_inverts_a_power():
   assert bound == pytest.approx(np.log(p / (1 - p)), abs=1e-6)
 
 
-def test_delta_makes_right_guesses_less_surprising():
-  without, with_delta = (
-    one_run.one_run_p_value(100, Guesses(20, 18), 1.0, delta)
-    for delta in (0.0, 1e-4)
-  )
-  assert without < with_delta
-
-
 def test_p_value_adds_the_largest_move_by_delta():
   # By Theorem 5.2, summed by hand: 3 guesses, all right, epsilon = 0.
   # P[3] = 1/8; moves of 1, 2, 3 reach 3/8, 6/8 / 2, 7/8 / 3: 3/8 at most.
@@ -136,23 +128,8 @@ def test_scores_that_say_nothing_bound_nothing():
   scores = rng.normal(size=200)
   assert one_run.bound_epsilon(scores, is_in, delta=0, confidence=0.95) == 0
   assert one_run.bound_mu(scores, is_in, confidence=0.95) == 0
-
-
-def test_equal_scores_bound_nothing():
-  is_in = np.random.default_rng(3).integers(2, size=256).astype(bool)
-  scores = np.zeros(256)
-  assert one_run.bound_epsilon(scores, is_in, delta=0, confidence=0.95) == 0
-
-
-def test_more_confidence_gives_less():
-  is_in = np.arange(128) % 2 == 0
-  bounds = [
-    one_run.bound_epsilon(
-      is_in.astype(float), is_in, delta=0, confidence=confidence
-    )
-    for confidence in (0.5, 0.95, 0.9999)
-  ]
-  assert bounds[0] > bounds[1] > bounds[2] > 0
+  alike = np.zeros(200)
+  assert one_run.bound_epsilon(alike, is_in, delta=0, confidence=0.95) == 0
 
 
 def test_curve_is_refuted_where_its_mu_is_exceeded():

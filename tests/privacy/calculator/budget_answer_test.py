@@ -115,15 +115,6 @@ def test_all_clients_in_each_round_are_a_question_without_a_cohort(capsys):
   assert answer['epsilon'] == pytest.approx(exact, rel=1e-12)
 
 
-def test_an_epsilon_of_0_is_an_answer(capsys):
-  answer = ask(
-    capsys,
-    *('--num_clients=1e6', '--clients_per_round=1', '--num_rounds=1'),
-    *('--noise_multiplier=30', '--target_delta=1e-7', '--accountant=pld'),
-  )
-  assert answer['epsilon'] == 0
-
-
 @pytest.mark.parametrize(
   ('arguments', 'expected'),
   [
@@ -254,35 +245,6 @@ def test_the_error_is_that_of_the_mean(capsys):
     errors.append(answer['running_mean_error'])
   expected = 2 * ((1 + 2 + 3) / 3) ** 0.5
   assert errors == pytest.approx([expected / 40, expected / 80])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  ('epsilon', 'errors'),
-  # On the sum, as in docs/correlated_noise.md.
-  [
-    (1.5, {'gaussian': 41.0, 'blt': 14.7, 'banded': 13.9}),
-    (5, {'gaussian': 14.2, 'blt': 5.1, 'banded': 4.8}),
-  ],
-)
-def test_published_errors_of_mechanisms(capsys, epsilon, errors):
-  asked = (*PAPER, '--num_rounds=100', f'--target_epsilon={epsilon}')
-  for mechanism, error in errors.items():
-    answer = ask(
-      capsys, *asked, f'--mechanism={mechanism}', '--min_separation=24'
-    )
-    found = 80 * answer['running_mean_error']
-    assert found == pytest.approx(error, abs=0.05)
-
-
-def test_groups_have_the_error_of_their_bands(capsys):
-  answer = ask(
-    capsys,
-    *(*PAPER, '--num_rounds=100', '--target_epsilon=5'),
-    *('--sampling=grouped_poisson', '--min_separation=6', '--mechanism=banded'),
-  )
-  assert answer['accountant'] == 'pld'
-  assert 80 * answer['running_mean_error'] == pytest.approx(4.4, abs=0.05)
 
 
 def draw_question(seed):

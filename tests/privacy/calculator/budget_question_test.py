@@ -99,7 +99,7 @@ def test_random_allocation_has_one_accountant_that_need_not_be_named():
 
 def test_more_rounds_than_strategies_are_made_for_raise():
   setting = {'sampling': 'min_separation', 'min_separation': 24}
-  with pytest.raises(ValueError, match='allows more than 50 rounds within'):
+  with pytest.raises(ValueError, match='even with `num_rounds` 50, the last'):
     budget_question.solve(
       budget_question.Question(
         **PAPER, **setting, noise_multiplier=1000, target_epsilon=3
@@ -161,7 +161,7 @@ def test_incomplete_questions_raise(values, message):
     ),
   ],
 )
-def test_what_the_plan_finds_or_does_not_have_is_refused(values, name):
+def test_what_is_found_or_of_no_account_is_refused(values, name):
   question = {**PAPER, 'num_rounds': 24, 'target_epsilon': 1, **values}
-  with pytest.raises(TypeError, match=f'`{name}` must not be given'):
+  with pytest.raises(ValueError, match=f'`{name}` must not be given where'):
     solve(**question)

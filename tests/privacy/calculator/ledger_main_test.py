@@ -2,13 +2,11 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 
 import pytest
 
 import tff_clipping
-from tests.privacy.ledgers import PLAN, ROOT, new_id
+from tests.privacy.ledgers import PLAN, new_id
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.calculator import ledger_main
@@ -45,21 +43,9 @@ def test_tells_what_a_run_spent(capsys, runs):
   assert 'with respect to adding or removing one client' in out
   assert privacy.describe_plan(PLAN) in out
   assert 'Together' not in out
-  assert f'tff-clipping-ledger {runs[0]}' in out
-
-
-def test_a_run_that_ended_early_has_the_epsilon_of_its_plan(capsys, tmp_path):
   planned = f'promise epsilon {rounding.format_up(PLAN.epsilon)}, that of all'
-  path = tmp_path / 'ledger.jsonl'
-  for num_releases in (19, 20):
-    with privacy.PrivacyLedger(path, PLAN) as ledger:
-      for round_num in range(ledger.num_releases, num_releases):
-        ledger.charge(round_num, new_id())
-    _, out, _ = run_here(capsys, str(path))
-    assert (planned in out) == (num_releases < PLAN.num_rounds)
-    _, out, _ = run_here(capsys, str(path), '--format=json')
-    found = json.loads(out)['ledgers'][0]
-    assert found['planned_epsilon'] == PLAN.epsilon
+  assert planned in out
+  assert f'tff-clipping-ledger {runs[0]}' in out
 
 
 def test_a_budget_is_promised_where_more_rounds_than_planned_may_run(
@@ -83,19 +69,6 @@ def test_a_budget_is_promised_where_more_rounds_than_planned_may_run(
   assert f'({spent}, ' in found['plan']['description']
 
 
-def test_a_delta_that_is_too_large_is_warned_of_in_a_line(capsys, tmp_path):
-  with pytest.warns(privacy.DeltaTooLargeWarning):
-    plan = dataclasses.replace(PLAN, target_delta=1e-3)
-  path = tmp_path / 'ledger.jsonl'
-  with pytest.warns(privacy.DeltaTooLargeWarning):
-    with privacy.PrivacyLedger(path, plan) as ledger:
-      ledger.charge(1, new_id())
-  code, _, err = run_here(capsys, str(path))
-  assert code == 0
-  assert err.startswith('tff-clipping-ledger: warning: ')
-  assert len(err.splitlines()) == 1
-
-
 def test_tells_what_runs_spent_together(capsys, runs):
   code, out, err = run_here(capsys, *runs, '--format=json')
   assert (code, err) == (0, '')
@@ -108,25 +81,9 @@ def test_tells_what_runs_spent_together(capsys, runs):
   code, out, _ = run_here(capsys, *runs)
   assert 'the 20 releases of 2 runs satisfy client-level (' in out
   assert 'where it was settled before the first of them which runs' in out
-
-
-def test_tells_what_runs_of_several_deltas_spent_at_a_given_one(
-  capsys, tmp_path
-):
-  paths = []
-  for delta in (1e-5, 1e-6):
-    plan = dataclasses.replace(PLAN, target_delta=delta)
-    paths.append(str(tmp_path / f'{delta}.jsonl'))
-    with privacy.PrivacyLedger(paths[-1], plan) as ledger:
-      for round_num in range(10):
-        ledger.charge(round_num, new_id())
-  code, _, err = run_here(capsys, *paths)
-  assert code == 2
-  assert '--target_delta must be given where plans have several' in err
-  code, out, _ = run_here(capsys, *paths, '--target_delta=1e-5')
-  assert code == 0
-  spent = rounding.format_up(PLAN.epsilon_after(20))
-  assert f'2 runs satisfy client-level ({spent}, 1e-05)' in out
+  code, out, _ = run_here(capsys, runs[0], '--target_delta=1e-4')
+  assert '10 releases of 1 run satisfy client-level (' in out
+  assert '0.0001)-differential privacy' in out
 
 
 def test_what_takes_the_guarantee_away_stands_before_it(capsys, runs):
@@ -141,24 +98,6 @@ def test_what_takes_the_guarantee_away_stands_before_it(capsys, runs):
   found = [each['plan']['caveats'] for each in answer['ledgers']]
   assert found == [[], ['a seed is known']]
   assert 'a seed is known' in answer['ledgers'][1]['plan']['description']
-
-
-def test_output_is_a_new_file(capsys, runs, tmp_path):
-  path = tmp_path / 'spent.txt'
-  code, out, _ = run_here(capsys, *runs, f'--output={path}')
-  assert (code, out) == (0, f'The answer is in {path}.\n')
-  assert 'Together' in path.read_text()
-  code, _, err = run_here(capsys, *runs, f'--output={path}')
-  assert code == 2
-  assert '--output must be a new file' in err
-
-
-def test_version_and_help(capsys):
-  expected = f'tff-clipping-ledger {tff_clipping.__version__}\n'
-  assert run_here(capsys, '--version') == (0, expected, '')
-  code, out, _ = run_here(capsys, '--help')
-  assert code == 0
-  assert '--output' in out
 
 
 def test_what_is_wrong_is_one_line_and_exit_code_2(capsys, runs, tmp_path):
@@ -178,19 +117,6 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(capsys, runs, tmp_path):
   code, _, err = run_here(capsys, runs[0])
   assert code == 2
   assert 'Line 3 of' in err
-
-
-def test_command_needs_no_tensorflow(runs):
-  code = (
-    'import sys\n'
-    'from tff_clipping.privacy.calculator import ledger_main\n'
-    f'ledger_main.run(["x", {runs[0]!r}])\n'
-    'sys.exit(int("tensorflow" in sys.modules))\n'
-  )
-  result = subprocess.run(
-    [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True
-  )
-  assert (result.returncode, result.stderr) == (0, '')
 
 
 def test_what_gave_a_run_its_clipping_norm_is_told(capsys, runs, tmp_path):

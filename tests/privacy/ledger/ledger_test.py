@@ -14,34 +14,25 @@ from tff_clipping.privacy import correlated_noise
 from tff_clipping.privacy.accounting import renyi
 
 
-def test_charge_returns_the_epsilon_so_far(path):
+def test_a_charge_is_in_the_file_with_the_epsilon_so_far(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    assert ledger.num_releases == 0
-    assert ledger.epsilon == 0
-    for number in range(1, 4):
-      assert ledger.charge(number, new_id()) == PLAN.epsilon_after(number)
-    assert ledger.num_releases == 3
-    assert ledger.epsilon == PLAN.epsilon_after(3)
-
-
-def test_line_is_in_the_file_when_charge_returns(path):
+    assert (ledger.num_releases, ledger.epsilon) == (0, 0)
+    assert ledger.charge(7, new_id()) == PLAN.epsilon_after(1)
+    header, line = map(json.loads, path.read_text().splitlines())
+    assert header['plan'] == privacy.plan_to_json(PLAN)
+    assert (line['round_num'], line['num_releases']) == (7, 1)
+    assert line['epsilon'] == ledger.epsilon == PLAN.epsilon_after(1)
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    ledger.charge(7, new_id())
-    lines = path.read_text().splitlines()
-    assert len(lines) == 2
-    assert json.loads(lines[0])['plan'] == privacy.plan_to_json(PLAN)
-    release = json.loads(lines[1])
-    assert release['round_num'] == 7
-    assert release['num_releases'] == 1
-    assert release['epsilon'] == PLAN.epsilon_after(1)
-
-
-def test_resumed_run_goes_on_counting(path):
-  charge(path, [0, 1, 2])
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    assert ledger.num_releases == 3
-    assert ledger.charge(3, new_id()) == PLAN.epsilon_after(4)
-    assert ledger.rounds == [0, 1, 2, 3]
+    assert ledger.charge(8, new_id()) == PLAN.epsilon_after(2)
+    assert (ledger.num_releases, ledger.rounds) == (2, [7, 8])
+    for round_num in (-1, 1.0, None, True, '3'):
+      with pytest.raises((TypeError, ValueError), match='`round_num` must be'):
+        ledger.charge(round_num, new_id())
+    assert ledger.num_releases == 2
+  with pytest.raises(ValueError, match='is closed'):
+    ledger.charge(9, new_id())
+  with pytest.raises(TypeError, match='`plan` must be a PrivacyPlan'):
+    privacy.PrivacyLedger(path, privacy.plan_to_json(PLAN))
 
 
 def test_an_id_is_charged_once(path):
@@ -57,7 +48,9 @@ def test_an_id_is_charged_once(path):
 def test_another_draw_of_a_round_is_charged_with_its_number(path):
   charge(path, [0, 1])
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    assert ledger.next_draw(1) == 1
+    assert [ledger.next_draw(each) for each in (1, 3)] == [1, 0]
+    with pytest.raises(ValueError, match='round 3, 0, found 1'):
+      ledger.charge(3, new_id(), draw=1)
     assert ledger.charge(1, 'two', draw=1) == PLAN.epsilon_after(3)
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     assert ledger.rounds == [0, 1, 1]
@@ -69,13 +62,6 @@ def test_another_draw_of_a_round_is_charged_with_its_number(path):
         match=f'`draw` must be the next one of round 1, 2, found {draw}',
       ):
         ledger.charge(1, 'three', draw=draw)
-
-
-def test_a_draw_cannot_be_left_out(path):
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    assert ledger.next_draw(3) == 0
-    with pytest.raises(ValueError, match='round 3, 0, found 1'):
-      ledger.charge(3, new_id(), draw=1)
 
 
 def test_a_line_cut_short_may_have_been_a_draw_of_any_round(path):
@@ -224,6 +210,8 @@ def test_release_beyond_the_target_is_refused(path):
 )
 def test_ledger_of_another_plan_is_refused(path, change):
   charge(path, [0])
+  with pytest.raises(ValueError, match='must be that of the ledger'):
+    privacy.PrivacyLedger(path, CORRELATED)
   plan = privacy.PrivacyPlan(**{**SETTING, **change})
   with pytest.raises(
     ValueError,
@@ -277,27 +265,6 @@ def test_a_strategy_that_was_optimised_anew_is_refused_with_what_to_do(path):
   with pytest.raises(ValueError, match='`strategy` is .*privacy.read_plan'):
     charge(path, [2], second)
   charge(path, [2], privacy.read_plan(path))
-
-
-def test_closed_ledger_raises(path):
-  ledger = privacy.PrivacyLedger(path, PLAN)
-  ledger.close()
-  with pytest.raises(ValueError, match='is closed'):
-    ledger.charge(0, new_id())
-
-
-@pytest.mark.parametrize('round_num', [-1, 1.0, None, True, '3'])
-def test_bad_round_raises(path, round_num):
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    with pytest.raises((TypeError, ValueError), match='`round_num` must be'):
-      ledger.charge(round_num, new_id())
-    assert ledger.num_releases == 0
-
-
-def test_bad_plan_raises(path):
-  with pytest.raises(TypeError, match='`plan` must be a PrivacyPlan'):
-    privacy.PrivacyLedger(path, privacy.plan_to_json(PLAN))
-  assert not path.exists()
 
 
 CORRELATED = privacy.CorrelatedNoisePlan(
@@ -376,23 +343,3 @@ def test_random_allocation_is_charged_by_epochs_and_never_drawn_anew(path):
     with pytest.raises(privacy.RoundChargedError, match='of rounds up to 24'):
       ledger.charge(26, new_id())
     assert ledger.charge(25, new_id()) == plan.epsilon > plan.epsilon_after(24)
-
-
-@pytest.mark.parametrize(
-  ('first', 'second'), [(PLAN, CORRELATED), (CORRELATED, PLAN)]
-)
-def test_ledger_of_another_mechanism_is_refused(path, first, second):
-  charge(path, [1], first)
-  with pytest.raises(ValueError, match='must be that of the ledger'):
-    charge(path, [2], second)
-
-
-def test_a_release_takes_the_ledger_as_it_was_written(path):
-  ledger = privacy.PrivacyLedger(path, PLAN)
-  ledger.charge(1, new_id())
-  with open(path, 'a') as file:
-    file.write(' ')
-  with pytest.raises(privacy.DamagedLedgerError):
-    ledger.charge(1, new_id())
-  with pytest.raises(ValueError, match='is closed'):
-    ledger.charge(1, new_id())

@@ -86,14 +86,6 @@ def test_calibrations_agree(strategy):
   assert whole == plan
 
 
-def test_epsilon_grows_with_the_rounds():
-  plan = build_plan()
-  epsilons = [plan.epsilon_after(n) for n in range(101)]
-  assert epsilons[0] == 0
-  assert epsilons == sorted(epsilons)
-  assert epsilons[-1] == plan.epsilon
-
-
 def test_rounds_beyond_the_plan_need_a_target_that_allows_them():
   assert not build_plan(num_rounds=50).permits(51)
   epsilon = build_plan().epsilon_after(60)
@@ -104,17 +96,6 @@ def test_rounds_beyond_the_plan_need_a_target_that_allows_them():
   assert whole.permits(100)
   # There is no noise for more.
   assert not whole.permits(101)
-
-
-def test_description_says_what_holds():
-  text = privacy.describe_plan(build_plan(noise_multiplier=5.0))
-  for part in (
-    'with respect to zeroing out one client',
-    'at most once in any 24 consecutive rounds, 5 times at most',
-    'by a buffered linear Toeplitz matrix (BLT) with 1 buffer',
-    'exactly as one Gaussian mechanism',
-  ):
-    assert part in text
 
 
 BANDS = privacy.banded_strategy(
@@ -200,23 +181,35 @@ def test_as_many_bands_as_groups_are_amplified_and_no_more(
       build_plan(strategy=strategy, **GROUPED)
 
 
+BAD_SEARCHES = [
+  ('from_max_rounds', {'noise_multiplier': 1.0, 'target_epsilon': 0.01}),
+  (
+    'from_noise_to_clients_ratio',
+    {'noise_to_clients_ratio': 0.01, 'target_epsilon': 3},
+  ),
+  ('from_target_epsilon', {'target_epsilon': 1e-6}),
+]
+
+
+@pytest.mark.parametrize(('constructor', 'given'), BAD_SEARCHES)
+def test_what_is_out_of_reach_is_said_of_the_target(constructor, given):
+  common = {**PAPER, 'strategy': BLT, 'min_separation': 24}
+  if constructor == 'from_noise_to_clients_ratio':
+    del common['clients_per_round']
+  with pytest.raises(ValueError, match='`target_epsilon` .* is out of reach'):
+    getattr(privacy.CorrelatedNoisePlan, constructor)(**common, **given)
+  with pytest.raises(TypeError, match='`num_rounds` must not be given'):
+    privacy.CorrelatedNoisePlan.from_noise_multiplier(
+      **PAPER, strategy=BLT, noise_multiplier=3.0, num_rounds=100
+    )
+
+
 @pytest.mark.parametrize('strategy', STRATEGIES)
 def test_json_round_trip(strategy):
   plan = build_plan(strategy=strategy, num_rounds=90, target_epsilon=50)
   value = json.loads(json.dumps(privacy.plan_to_json(plan)))
   assert value['relation'] == 'zero_out'
   assert privacy.plan_from_json(value) == plan
-
-
-def test_changed_json_is_refused():
-  value = privacy.plan_to_json(build_plan())
-  with pytest.raises(ValueError, match='`epsilon` must be the'):
-    privacy.plan_from_json({**value, 'epsilon': 0.1})
-  with pytest.raises(ValueError, match='must hold only'):
-    privacy.plan_from_json({**value, 'other': 1})
-  del value['strategy']
-  with pytest.raises(ValueError, match="none of \\['strategy'\\]"):
-    privacy.plan_from_json(value)
 
 
 @pytest.mark.parametrize(
@@ -232,32 +225,12 @@ def test_changed_json_is_refused():
       '`noise_multiplier` must be positive',
     ),
     ({'target_epsilon': 0.1}, ValueError, '`target_epsilon` must be at least'),
-    ({'target_delta': 2}, ValueError, '`target_delta` must be above 0'),
+    ({'target_delta': 2}, ValueError, '`target_delta` must be between'),
   ],
 )
 def test_bad_plans_raise(changes, error, message):
   with pytest.raises(error, match=message):
     build_plan(**changes)
-
-
-def test_no_single_round_raises():
-  with pytest.raises(ValueError, match='even with `num_rounds` 1 it is'):
-    privacy.CorrelatedNoisePlan.from_max_rounds(
-      **PAPER,
-      strategy=BLT,
-      noise_multiplier=1.0,
-      target_epsilon=0.01,
-      min_separation=24,
-    )
-
-
-def test_rounds_are_those_of_the_strategy():
-  with pytest.raises(
-    TypeError, match='`num_rounds` must not be given: it is f'
-  ):
-    privacy.CorrelatedNoisePlan.from_noise_multiplier(
-      **PAPER, strategy=BLT, noise_multiplier=3.0, num_rounds=100
-    )
 
 
 @pytest.mark.parametrize(
@@ -285,29 +258,4 @@ def test_fewest_clients_meet_the_target_and_one_less_does_not(
   with pytest.raises(ValueError, match='`target_epsilon` must be at least the'):
     dataclasses.replace(
       plan, clients_per_round=fewer, noise_multiplier=0.2 * fewer
-    )
-
-
-def test_groups_that_are_too_small_raise():
-  with pytest.raises(ValueError, match='even with `clients_per_round` 80'):
-    privacy.CorrelatedNoisePlan.from_noise_to_clients_ratio(
-      num_clients=1920,
-      strategy=BLT,
-      noise_to_clients_ratio=0.01,
-      target_epsilon=3,
-      target_delta=1e-5,
-      min_separation=24,
-    )
-
-
-@pytest.mark.parametrize(
-  ('target_epsilon', 'rule'), [(1e-6, 'is out of reach'), (1e6, 'be smaller')]
-)
-def test_noise_out_of_range_is_said_of_the_target(target_epsilon, rule):
-  with pytest.raises(ValueError, match=f'`target_epsilon` .* ?{rule}'):
-    privacy.CorrelatedNoisePlan.from_target_epsilon(
-      **PAPER,
-      strategy=BLT,
-      target_epsilon=target_epsilon,
-      min_separation=24,
     )

@@ -111,10 +111,12 @@ def test_shares_have_the_bounds_of_all_neighbours(setting, least, largest):
   assert shares.release_multiplier >= plan.noise_multiplier * (1 - 1e-12)
 
 
-def test_shares_of_one_client_where_cohorts_may_be_empty():
+def test_shares_are_of_one_client_at_least_and_of_cohorts_with_bounds():
   shares = privacy.ShareParameters(2.0, 3, 0, 9)
   assert shares.share_multiplier == 2
   assert shares.release_multiplier == 6
+  with pytest.raises(ValueError, match="`sampling` must be 'fixed_size'"):
+    build_plan(sampling='poisson').share_parameters  # noqa: B018
 
 
 def test_random_allocation_charges_whole_epochs():
@@ -165,24 +167,6 @@ def test_random_allocation_that_has_no_plan_is_refused(change, message):
     )
 
 
-def test_cohorts_of_random_allocation_are_not_solved_for():
-  with pytest.raises(ValueError, match='have a fixed share of the population'):
-    privacy.PrivacyPlan.from_noise_to_clients_ratio(
-      num_clients=1920,
-      num_rounds=96,
-      target_delta=1e-5,
-      target_epsilon=1.5,
-      noise_to_clients_ratio=0.01,
-      sampling='random_allocation',
-      accountant='pld',
-    )
-
-
-def test_shares_of_cohorts_without_bounds_are_refused():
-  with pytest.raises(ValueError, match="`sampling` must be 'fixed_size'"):
-    build_plan(sampling='poisson').share_parameters  # noqa: B018
-
-
 def test_json_of_a_plan_with_bounds_of_cohorts_is_refused():
   plan = build_plan()
   bounds = {'min_clients_per_round': 31, 'max_clients_per_round': 141}
@@ -205,30 +189,14 @@ def test_from_target_epsilon_keeps_the_target():
 
 
 @pytest.mark.parametrize(
-  ('changes', 'message'),
-  [
-    (
-      {'noise_multiplier': 1.6},
-      '`noise_multiplier` must not be given: it is f',
-    ),
-    ({'min_separation': 2}, '`min_separation` must not be given: .* no attrib'),
-    ({'num_rounds': ...}, '`num_rounds` must be given for a PrivacyPlan'),
-  ],
+  'changes',
+  [{'noise_multiplier': 1.6}, {'min_separation': 2}, {'num_rounds': ...}],
 )
-def test_a_constructor_takes_the_attributes_that_it_does_not_find(
-  changes, message
-):
+def test_a_constructor_takes_the_attributes_that_it_does_not_find(changes):
   given = {**PAPER, 'num_rounds': 100, **changes}
   given = {name: value for name, value in given.items() if value is not ...}
-  with pytest.raises(TypeError, match=message):
+  with pytest.raises(TypeError, match=f"'{next(iter(changes))}'"):
     privacy.PrivacyPlan.from_target_epsilon(target_epsilon=1.5, **given)
-
-
-def test_from_max_rounds_has_the_most():
-  plan = privacy.PrivacyPlan.from_max_rounds(
-    noise_multiplier=1.6, target_epsilon=1.5, **PAPER
-  )
-  assert plan.epsilon <= 1.5 < plan.epsilon_after(plan.num_rounds + 1)
 
 
 def test_noise_for_poisson_cohorts_costs_more_for_cohorts_of_a_fixed_size():
@@ -240,16 +208,6 @@ def test_noise_for_poisson_cohorts_costs_more_for_cohorts_of_a_fixed_size():
   )
   # As published for the paper's experiments.
   assert fixed.epsilon == pytest.approx(5.878, abs=0.002)
-
-
-@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
-def test_described_epsilon_is_not_below_the_real_one(sampling):
-  for noise in (0.9, 1.234, 2.8):
-    plan = build_plan(sampling=sampling, noise_multiplier=noise)
-    shown = float(
-      privacy.describe_plan(plan).split('client-level (')[1].split(',')[0]
-    )
-    assert plan.epsilon <= shown * (1 + 1e-9) <= plan.epsilon * 1.001
 
 
 def test_epsilon_after_counts_rounds():
@@ -332,8 +290,14 @@ def test_json_round_trip(sampling, accountant, target):
   ],
 )
 def test_json_changed_by_hand_raises(change, message):
+  value = privacy.plan_to_json(build_plan())
   with pytest.raises(ValueError, match=message):
-    privacy.plan_from_json({**privacy.plan_to_json(build_plan()), **change})
+    privacy.plan_from_json({**value, **change})
+  del value['sampling']
+  with pytest.raises(ValueError, match="found none of \\['sampling'\\]"):
+    privacy.plan_from_json(value)
+  with pytest.raises(TypeError, match='must be a mapping'):
+    privacy.plan_from_json([1, 2])
 
 
 def test_json_of_the_papers_accounting_is_refused_by_its_name():
@@ -343,18 +307,6 @@ def test_json_of_the_papers_accounting_is_refused_by_its_name():
   assert privacy.plan_from_json(old) == build_plan()
   with pytest.raises(gone.GoneError, match="'paper' .* went in 0.3"):
     privacy.plan_from_json({**old, 'sampling': 'paper'})
-
-
-def test_json_with_a_missing_attribute_raises():
-  value = privacy.plan_to_json(build_plan())
-  del value['sampling']
-  with pytest.raises(ValueError, match="found none of \\['sampling'\\]"):
-    privacy.plan_from_json(value)
-
-
-def test_json_of_another_kind_raises():
-  with pytest.raises(TypeError, match='must be a mapping'):
-    privacy.plan_from_json([1, 2])
 
 
 @pytest.mark.parametrize(
@@ -474,6 +426,11 @@ def test_fewest_clients_meet_the_target_and_one_less_does_not(
     ({'noise_to_clients_ratio': 0}, ValueError, 'ratio` must be positive'),
     ({'noise_to_clients_ratio': '1'}, TypeError, 'ratio` must be a number'),
     ({'sampling': 'none'}, ValueError, 'have a fixed share of the population'),
+    (
+      {'sampling': 'random_allocation', 'accountant': 'pld'},
+      ValueError,
+      'have a fixed share of the population',
+    ),
     ({'target_epsilon': -1}, ValueError, '`target_epsilon` must be positive'),
     ({'num_rounds': 0}, ValueError, '`num_rounds` must be at least 1'),
     ({'accountant': 'gdp'}, ValueError, '`accountant` must be one'),

@@ -6,7 +6,6 @@ import dp_accounting
 import pytest
 from dp_accounting import rdp
 
-from tests import noise_strategies
 from tff_clipping import privacy
 
 SETTING = dict(
@@ -51,18 +50,6 @@ def test_one_client_less_is_too_few(accountant):
     plan, num_clients=plan.num_clients - 1, target_epsilon=None
   )
   assert less.epsilon > 4
-
-
-def test_without_secret_cohorts_it_fills_the_groups():
-  plan = privacy.CorrelatedNoisePlan.from_smallest_population(
-    clients_per_round=50,
-    target_delta=1e-6,
-    noise_multiplier=20.0,
-    target_epsilon=2.0,
-    strategy=noise_strategies.blt(48),
-    min_separation=24,
-  )
-  assert plan.num_clients == 50 * 24
 
 
 @pytest.mark.parametrize('sampling', ['none', 'random_allocation'])

@@ -1,6 +1,5 @@
 """The accountants: what rounds of some mechanisms cost together."""
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -9,7 +8,6 @@ from tff_clipping.privacy.accounting import (
   gaussian_mechanism,
   privacy_loss,
   renyi,
-  rounding,
   sampled_gaussian,
 )
 
@@ -63,14 +61,9 @@ class NoEpsilonError(ValueError):
 def check_accountant(accountant: str, sampling: str | None = None) -> None:
   """Raises unless there is such an accountant, and it knows a sampling.
 
-  Args:
-    accountant: One of `ACCOUNTANTS`.
-    sampling: As in `Cohorts`; `None` for no sampling in particular.
-
   Raises:
     TypeError: If the accountant is not a string.
-    ValueError: If there is no such accountant, or it does not know the
-      sampling.
+    ValueError: If it is none of `ACCOUNTANTS`, or does not know the sampling.
   """
   argument_checks.check_choice('accountant', accountant, [*TABLE])
   known = [name for name in TABLE if sampling not in TABLE[name].unknown]
@@ -95,33 +88,3 @@ def compose(parts: sampled_gaussian.Parts, accountant: str) -> ComposedCost:
   for mechanism, _ in parts:
     check_accountant(accountant, mechanism.cohorts.sampling)
   return TABLE[accountant].compose(parts)
-
-
-def explain_no_epsilon(
-  parts: sampled_gaussian.Parts,
-  accountant: str,
-  *,
-  noise_multiplier: float,
-  target_delta: float,
-) -> str:
-  """Returns why rounds have no finite epsilon.
-
-  Args:
-    parts: The rounds.
-    accountant: The accountant that has none.
-    noise_multiplier: The noise that was asked for.
-    target_delta: The delta that was asked for.
-  """
-  reason = (
-    'The accountant has no finite epsilon for `noise_multiplier` '
-    f'{noise_multiplier:g} and `target_delta` {target_delta:g}.'
-  )
-  samplings = {mechanism.cohorts.sampling for mechanism, _ in parts}
-  if accountant == 'rdp' or samplings & {*TABLE['rdp'].unknown}:
-    return reason
-  by_orders = compose(parts, 'rdp').compute_epsilon(target_delta)
-  if not math.isfinite(by_orders):
-    return reason
-  return (
-    f"{reason} By the accountant 'rdp' it is {rounding.format_up(by_orders)}."
-  )

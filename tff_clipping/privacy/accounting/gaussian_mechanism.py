@@ -24,12 +24,7 @@ class GaussianCost:
   """What rounds without sampling cost together: one Gaussian mechanism."""
 
   def __init__(self, parts: sampled_gaussian.Parts):
-    """Prepares the accountant.
-
-    Args:
-      parts: Rounds, and how many of each, under one relation; all clients take
-        part in each of them.
-    """
+    """Takes rounds of one relation, in each of which all clients take part."""
     noise = compose_noise(parts)
     assert noise is not None  # As `accountants.compose` checks.
     self._noise = noise
@@ -46,11 +41,7 @@ class GaussianCost:
 def compose_noise(parts: sampled_gaussian.Parts) -> float | None:
   """Returns the noise over sensitivity of the one Gaussian that rounds are.
 
-  Args:
-    parts: Rounds, and how many of each, under one relation.
-
-  Returns:
-    The noise; `None` where cohorts are sampled.
+  It is `None` where cohorts are sampled. All rounds are under one relation.
   """
   if any(mechanism.cohorts.sampling_prob < 1 for mechanism, _ in parts):
     return None
@@ -98,7 +89,7 @@ def gaussian_epsilon(noise_multiplier: float, target_delta: float) -> float:
   shift = 1 / argument_checks.check_positive(
     'noise_multiplier', noise_multiplier
   )
-  log_delta = math.log(ranges.check_target_delta(target_delta))
+  log_delta = math.log(ranges.check('target_delta', target_delta))
   if _log_delta(shift, 0.0) <= log_delta:
     return 0.0
   # By the normal tail: F(-x) <= e^(-x^2 / 2).
@@ -126,8 +117,8 @@ def gaussian_noise_multiplier(
     TypeError: If an argument is of the wrong kind.
     ValueError: If an argument is out of range.
   """
-  epsilon = ranges.check_target_epsilon(target_epsilon)
-  log_delta = math.log(ranges.check_target_delta(target_delta))
+  epsilon = ranges.check('target_epsilon', target_epsilon)
+  log_delta = math.log(ranges.check('target_delta', target_delta))
   low, high = 1.0, 1.0
   while _log_delta(1 / low, epsilon) < log_delta:
     low /= 2

@@ -81,11 +81,7 @@ class DiscreteLoss:
       return np.log(self.masses)
 
   def tilt_masses(self, tilt: float) -> tuple[np.ndarray, float]:
-    """Returns the masses tilted, and the log of what they were divided by.
-
-    Args:
-      tilt: The theta of the module's docstring.
-    """
+    """Returns the masses tilted, and the log of what they were divided by."""
     exponents = self._log_masses + tilt * self.losses
     most = np.max(exponents)
     tilted = np.exp(exponents - most)
@@ -183,15 +179,10 @@ class ComposedLoss:
     start: float = 0.0,
     direction: int = 1,
   ) -> float:
-    """Returns about the tilt at which a gap closes.
+    """Returns about the tilt at which a gap closes; any tilt gives bounds.
 
-    Any tilt gives bounds, so that "about" is enough: this one gives tight ones.
-
-    Args:
-      gap: Of a tilt, and of the log of the sum and the mean that it gives; it
-        falls the further the tilt is from `start`.
-      start: Where to begin; returned if the gap is closed there.
-      direction: 1 for tilts above `start`, -1 for those below.
+    `gap` is of a tilt, and of the log of the sum and the mean that it gives. It
+    falls the further the tilt is above `start`, or below for direction -1.
     """
 
     def gap_at(log_distance: float) -> float:

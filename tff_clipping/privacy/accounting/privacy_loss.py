@@ -111,19 +111,12 @@ _LOG_TAIL_MASS = -80.0
 
 
 class PldCost:
-  """What rounds cost together, by dominating pairs that are composed.
-
-  Pairs that dominate a round each, composed, dominate them all together (see
-  the module), whatever the order.
-  """
+  """What rounds cost together, by dominating pairs that are composed."""
 
   def __init__(self, parts: sampled_gaussian.Parts):
-    """Prepares the accountant.
+    """Takes rounds of one relation, those of each epoch together.
 
-    Args:
-      parts: Rounds, and how many of each. All under one relation: 'poisson',
-        'random_allocation' and 'none', or 'fixed_size'. Rounds of
-        'random_allocation' begin with an epoch, in each part.
+    They are of 'poisson', 'random_allocation' and 'none', or of 'fixed_size'.
     """
     self._parts = tuple(parts)
     self._noise = gaussian_mechanism.compose_noise(self._parts)
@@ -189,15 +182,7 @@ class PldCost:
 def compute_gaussian_delta(
   noise_over_sensitivity: float, epsilon: float | np.ndarray
 ) -> np.ndarray:
-  """Returns the delta of one Gaussian release at any real epsilon.
-
-  Args:
-    noise_over_sensitivity: Standard deviation of the noise over the most that
-      one client can change.
-    epsilon: One or more epsilons, also below 0.
-
-  Source: Balle and Wang, ICML 2018, Theorem 8.
-  """
+  """Returns the delta G of one Gaussian release at any real epsilon."""
   epsilon = np.asarray(epsilon, dtype=float)
   half = 0.5 / noise_over_sensitivity
   shift = epsilon * noise_over_sensitivity
@@ -217,10 +202,7 @@ def compute_sampled_delta(
   For a single round it is the smallest delta at epsilon >= 0: of Poisson
   sampling under add or remove one, and of fixed-size cohorts under replace-one.
 
-  Args:
-    noise_over_sensitivity: The s above.
-    sampling_prob: The q above, in (0, 1].
-    epsilon: One or more epsilons, also below 0.
+  The epsilons may be below 0.
 
   Source: Balle, Barthe, Gaboardi, NeurIPS 2018, Theorems 8 and 9.
   """
@@ -285,12 +267,7 @@ class _Draw(NamedTuple):
   def build_loss(
     self, interval: float, direction: str
   ) -> loss_composition.DiscreteLoss:
-    """Returns the losses of a discrete pair that dominates the draw.
-
-    Args:
-      interval: Width of a grid cell.
-      direction: As for `_build_loss`.
-    """
+    """Returns the losses of a discrete pair that dominates the draw."""
     if self.num_rounds > 1:
       return random_allocation.build_losses(
         self.noise, self.num_rounds, interval, direction
@@ -299,14 +276,7 @@ class _Draw(NamedTuple):
 
 
 def _choose_interval(rounds: Sequence[tuple[_Draw, int]]) -> float:
-  """Returns the width of a grid cell; inf if losses are too large for any.
-
-  Args:
-    rounds: What is drawn, and how often.
-
-  Raises:
-    LossTooLargeError: As `random_allocation.build_losses` does.
-  """
+  """Returns the width of a grid cell; inf if losses are too large for any."""
   mean = variance = finest = 0.0
   narrowest = _DEFAULT_INTERVAL
   for draw, count in rounds:
@@ -377,12 +347,8 @@ def _build_loss(
 ) -> loss_composition.DiscreteLoss:
   """Returns a discrete pair that dominates one round, as its losses.
 
-  Args:
-    noise: Noise over sensitivity.
-    prob: Sampling probability.
-    interval: Width of a grid cell.
-    direction: 'remove' (mixture against Gaussian), 'add' (the same exchanged),
-      or 'both' (the symmetric curve that holds for either).
+  The direction is 'remove' (mixture against Gaussian), 'add' (the same
+  exchanged), or 'both' (the symmetric curve that holds for either).
   """
   smallest, largest = _bound_losses(noise, prob, direction)
   low = min(math.floor(smallest / interval), -1)

@@ -140,11 +140,8 @@ def measure_losses(
   Only to choose a grid: the larger mean and deviation of both directions.
 
   Args:
-    noise_over_sensitivity: As in `build_losses`.
+    noise_over_sensitivity: As in `build_losses`; errors are as there.
     num_rounds: As there.
-
-  Raises:
-    LossTooLargeError: As there.
   """
   ratio = compute_ratio(noise_over_sensitivity, num_rounds)
   values, masses = ratio.values[1:], ratio.masses[1:]
@@ -163,11 +160,8 @@ def compute_ratio(noise_over_sensitivity: float, num_rounds: int) -> Ratio:
   """Returns the R' of the module's docstring.
 
   Args:
-    noise_over_sensitivity: As in `build_losses`.
+    noise_over_sensitivity: As in `build_losses`; errors are as there.
     num_rounds: As there.
-
-  Raises:
-    LossTooLargeError: As there.
   """
   one = _discretise_gaussian(noise_over_sensitivity)
   # From the first binary digit of b on: twice as many, and perhaps one more.
@@ -212,17 +206,10 @@ def _split(
   means: np.ndarray,
   cells: np.ndarray,
 ) -> tuple[np.ndarray, float]:
-  """Splits masses between the ends of the cells that they are in.
+  """Returns masses at the ends of their cells, and what their mean lacks.
 
-  Args:
-    values: The ends, increasing. Cell k is from `values[k]` to the next one;
-      the last has no other end, and what is in it is moved down to the first.
-    masses: The masses.
-    means: Each mass times the mean of its values.
-    cells: In which cell each mass is.
-
-  Returns:
-    The masses at the ends, and by how much their mean is less.
+  Cell k is from `values[k]` to the next one; the last has no other end, and
+  what is in it is moved down to the first. `means` are masses times values.
   """
   widths = np.append(np.diff(values), np.inf)[cells]
   upper = np.clip((means - masses * values[cells]) / widths, 0, masses)

@@ -13,23 +13,25 @@ from tff_clipping import argument_checks
 MIN_NOISE_MULTIPLIER = 0.01
 MAX_NOISE_MULTIPLIER = 1e5
 
+# The least and the largest number that there is an answer for. Smaller targets
+# are of no use, and near what the accountants can still tell from 0; a larger
+# epsilon promises nothing.
+_RANGES = {
+  'noise_multiplier': (MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER),
+  'target_epsilon': (1e-6, 1e6),
+  'target_delta': (1e-20, 1.0),
+}
+
 # The most rounds that are accounted for: more than any training takes, and few
 # enough that rounding errors, which grow with the rounds, stay negligible.
 MAX_ROUNDS = 10**7
 
-# The targets that are accounted for. Smaller ones are of no use, and near what
-# the accountants can still tell from 0; a larger epsilon promises nothing.
-MIN_TARGET_DELTA = 1e-20
-MIN_TARGET_EPSILON = 1e-6
-MAX_TARGET_EPSILON = 1e6
-
 # The most clients: keeps num_clients exact as a double.
 MAX_CLIENTS = 10**12
 
-
 # What 1e13 draws of the noise add to delta, over 1 + e^epsilon; the theorem of
 # `aggregators.noise` has it.
-DELTA_OF_DRAWS = 4e-13
+_DELTA_OF_DRAWS = 4e-13
 _LARGEST_EPSILON = 20.0
 
 
@@ -45,6 +47,39 @@ class DeltaTooLargeWarning(DeltaWarning):
   """A delta above 1/num_clients, which gives almost no protection."""
 
 
+def check(name: str, value: Any) -> float:
+  """Returns a number that the accountants can answer for.
+
+  Args:
+    name: 'noise_multiplier', 'target_epsilon' or 'target_delta'.
+    value: The number.
+
+  Raises:
+    TypeError: If it is not a number.
+    ValueError: If it is not in the range [least, largest] of its name, or a
+      delta is 1.
+  """
+  if name == 'target_delta':
+    number = argument_checks.check_probability(name, value)
+  else:
+    number = argument_checks.check_positive(name, value)
+  least, largest = _RANGES[name]
+  if least <= number <= largest:
+    return number
+  kept = f'at least {least:g}, below'
+  if number > largest:
+    kept = f'at most {largest:g}, above'
+  raise ValueError(
+    f'`{name}` must be {kept} which the accountants have no answer, found '
+    f'{number:g}.'
+  )
+
+
+def check_count(name: str, value: Any, most: int = MAX_ROUNDS) -> int:
+  """Returns an int in [1, `most`]; errors as in `check_integer`."""
+  return argument_checks.check_integer(name, value, at_least=1, at_most=most)
+
+
 def check_population(
   num_clients: Any, clients_per_round: Any
 ) -> tuple[int, int]:
@@ -52,18 +87,15 @@ def check_population(
 
   Args:
     num_clients: The paper's N.
-    clients_per_round: The paper's P: the size of a fixed-size cohort, or the
-      expected size of a Poisson cohort.
+    clients_per_round: The paper's P; the expected size of a Poisson cohort.
 
   Raises:
     TypeError: If one of them is not an integer.
-    ValueError: If one is below 1, or the cohort is larger than the population.
+    ValueError: If one is out of range, or the cohort is the larger one.
   """
-  num_clients = argument_checks.check_integer(
-    'num_clients', num_clients, at_least=1, at_most=MAX_CLIENTS
-  )
-  clients_per_round = argument_checks.check_integer(
-    'clients_per_round', clients_per_round, at_least=1, at_most=MAX_CLIENTS
+  num_clients = check_count('num_clients', num_clients, MAX_CLIENTS)
+  clients_per_round = check_count(
+    'clients_per_round', clients_per_round, MAX_CLIENTS
   )
   if clients_per_round > num_clients:
     raise ValueError(
@@ -73,77 +105,8 @@ def check_population(
   return num_clients, clients_per_round
 
 
-def check_noise_multiplier(value: Any) -> float:
-  """Returns a noise multiplier that the accountants can answer for.
-
-  Args:
-    value: Standard deviation of the noise on the sum over the clipping norm.
-
-  Raises:
-    TypeError: If it is not a number.
-    ValueError: If it is not finite, not positive, or out of the range
-      [MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER].
-  """
-  number = argument_checks.check_positive('noise_multiplier', value)
-  return _check_range(
-    'noise_multiplier', number, MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER
-  )
-
-
-def check_num_rounds(value: Any) -> int:
-  """Returns an int in [1, MAX_ROUNDS]; errors as in `check_integer`."""
-  return argument_checks.check_integer(
-    'num_rounds', value, at_least=1, at_most=MAX_ROUNDS
-  )
-
-
-def check_target_epsilon(value: Any) -> float:
-  """Returns an epsilon in [MIN_TARGET_EPSILON, MAX_TARGET_EPSILON].
-
-  Raises:
-    TypeError: If it is not a number.
-    ValueError: If it is out of range.
-  """
-  number = argument_checks.check_positive('target_epsilon', value)
-  return _check_range(
-    'target_epsilon', number, MIN_TARGET_EPSILON, MAX_TARGET_EPSILON
-  )
-
-
-def check_target_delta(value: Any) -> float:
-  """Returns a delta in [MIN_TARGET_DELTA, 1).
-
-  Raises:
-    TypeError: If it is not a number.
-    ValueError: If it is out of range.
-  """
-  number = argument_checks.check_number('target_delta', value)
-  if not 0 < number < 1:
-    raise ValueError(
-      f'`target_delta` must be above 0 and below 1, found {number:g}.'
-    )
-  return _check_range('target_delta', number, MIN_TARGET_DELTA, 1.0)
-
-
-def _check_range(name: str, number: float, least: float, most: float) -> float:
-  """Returns a number if the accountants have an answer for it."""
-  if number < least:
-    rule = f'at least {least:g}, below'
-  elif number > most:
-    rule = f'at most {most:g}, above'
-  else:
-    return number
-  raise ValueError(
-    f'`{name}` must be {rule} which the accountants have no answer, found '
-    f'{number:g}.'
-  )
-
-
 def warn_of_large_delta(target_delta: float, num_clients: int) -> None:
-  """Warns if delta is above 1/num_clients, at the line outside this package.
-
-  With `DeltaTooLargeWarning`.
-  """
+  """Warns with `DeltaTooLargeWarning` if delta is above 1/num_clients."""
   if target_delta <= 1 / num_clients:
     return
   _warn(
@@ -156,17 +119,10 @@ def warn_of_large_delta(target_delta: float, num_clients: int) -> None:
 
 
 def warn_of_small_delta(target_delta: float, epsilon: float) -> None:
-  """Warns if delta is below what the draws of the noise may add to it.
-
-  With `DeltaTooSmallWarning`, at the line outside this package.
-
-  Args:
-    target_delta: The delta of a promise.
-    epsilon: Its epsilon.
-  """
+  """Warns with `DeltaTooSmallWarning` if the draws of the noise add as much."""
   if epsilon > _LARGEST_EPSILON:
     return  # It promises next to nothing, whatever delta is.
-  added = DELTA_OF_DRAWS * (1 + math.exp(epsilon))
+  added = _DELTA_OF_DRAWS * (1 + math.exp(epsilon))
   if target_delta >= added:
     return
   _warn(

@@ -61,12 +61,7 @@ class RenyiCost:
   """What rounds cost together, by Renyi divergences that add up."""
 
   def __init__(self, parts: sampled_gaussian.Parts):
-    """Prepares the accountant.
-
-    Args:
-      parts: Rounds, and how many of each, under one relation. Noise may be in
-        integers, but for 'poisson'.
-    """
+    """Takes rounds of one relation; noise in integers, but for 'poisson'."""
     self._parts = tuple(parts)
 
   def compute_epsilon(self, delta: float) -> float:

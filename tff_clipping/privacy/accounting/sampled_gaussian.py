@@ -117,14 +117,7 @@ class Cohorts:
     return self.num_clients // self.clients_per_round
 
   def count_epochs(self, num_rounds: int) -> int:
-    """Returns how many draws there are in the first rounds.
-
-    A part of an epoch counts as a whole one; where each round has a draw of its
-    own, they are the rounds.
-
-    Args:
-      num_rounds: How many rounds, at least 0.
-    """
+    """Returns the draws of the first rounds; a begun epoch is one."""
     return -(-num_rounds // self.rounds_per_epoch)
 
 
@@ -155,13 +148,9 @@ def _check_epoch(num_clients: int, clients_per_round: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class RandomAllocationDpEvent(dp_accounting.DpEvent):
-  """An epoch of rounds of which each client is in one that it draws itself.
+  """An epoch of `num_rounds` rounds; a client is in one, which it draws itself.
 
   dp_accounting has no accountant for it.
-
-  Attributes:
-    num_rounds: The rounds of the epoch.
-    event: One of them.
   """
 
   num_rounds: int
@@ -193,20 +182,16 @@ class SampledGaussian:
 
   @property
   def noise_over_sensitivity(self) -> float:
-    """Standard deviation of the noise over what one client can change.
+    """What accountants call a noise multiplier: that over the sensitivity.
 
-    It is what accountants call a noise multiplier: z for add or remove one, z/2
-    for replace one, where a client can move the sum from -c to c. No accountant
-    halves it by itself.
+    It is z for add or remove one, z/2 for replace one, where a client can move
+    the sum from -c to c. No accountant halves it by itself.
     """
     return self.noise_multiplier / self.cohorts.relation.sensitivity_factor
 
   @property
   def dp_event(self) -> dp_accounting.DpEvent:
-    """The event that an accountant for the relation charges for one draw.
-
-    A draw is for one round; under 'random_allocation' it is for an epoch.
-    """
+    """The event of one round; under 'random_allocation' that of an epoch."""
     cohorts = self.cohorts
     gaussian = dp_accounting.GaussianDpEvent(self.noise_over_sensitivity)
     if cohorts.sampling == 'poisson':

@@ -84,17 +84,10 @@ def bound_mu(
   Of a Gaussian mechanism it bounds mu. Of any other mechanism it says that
   there is no smaller mu' with which it is mu'-GDP.
 
-  Args:
-    scores: As in `bound_epsilon`.
-    is_in: As in `bound_epsilon`.
-    confidence: As in `bound_epsilon`.
+  Arguments and errors are those of `bound_epsilon`.
 
   Returns:
     A mu >= 0; 0 says nothing.
-
-  Raises:
-    TypeError: If a number is of the wrong kind.
-    ValueError: If it is out of range, a score is NaN, or the shapes differ.
   """
   return _largest_refuted(
     lambda mu: is_refuted(
@@ -114,14 +107,10 @@ def is_refuted(
 
   Args:
     curve: The guarantee: `trade_off.compute_trade_off` of a plan.
-    scores: As in `bound_epsilon`.
-    is_in: As in `bound_epsilon`.
+    scores: As in `bound_epsilon`, as are errors.
+    is_in: As there.
     confidence: One minus the most probability with which a guarantee that holds
       is refuted all the same.
-
-  Raises:
-    TypeError: If a number is of the wrong kind.
-    ValueError: If it is out of range, a score is NaN, or the shapes differ.
   """
   attempts, significance = _attempts(scores, is_in, confidence)
   return any(

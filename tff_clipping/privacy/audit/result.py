@@ -90,10 +90,13 @@ class AuditResult:
 
   def to_json(self) -> str:
     """Returns the content of an audit.json; what is not a number is null."""
-    fields: dict[str, Any] = {'note': _NOTE, 'is_refuted': self.is_refuted}
-    fields['epsilon_lower_bound'] = self.epsilon_lower_bound
-    fields['gaussian_epsilon_lower_bound'] = self.gaussian_epsilon_lower_bound
-    fields.update(dataclasses.asdict(self))
+    fields: dict[str, Any] = {
+      'note': _NOTE,
+      'is_refuted': self.is_refuted,
+      'epsilon_lower_bound': self.epsilon_lower_bound,
+      'gaussian_epsilon_lower_bound': self.gaussian_epsilon_lower_bound,
+      **dataclasses.asdict(self),
+    }
     for attack in fields['attacks'].values():
       for name, value in attack.items():
         if isinstance(value, float) and not math.isfinite(value):
@@ -104,17 +107,12 @@ class AuditResult:
 def add_canaries_to_plan(plan: PrivacyPlan, num_canaries: int) -> PrivacyPlan:
   """Returns a plan's equal for a population that canaries have joined.
 
-  Its rounds, its noise and its sampler are those of `plan`, and its cohorts
-  grow with the population: the chance of a client to be in a round is the same,
-  or less by as little as whole clients allow.
+  Its rounds, its noise and its sampler are those of `plan`. Its cohorts are
+  those of `add_canaries_to_population`, as are errors.
 
   Args:
     plan: The plan of the run without canaries.
     num_canaries: How many join, held out or not.
-
-  Raises:
-    TypeError: If `num_canaries` is not an integer.
-    ValueError: If it is not positive.
   """
   num_clients, clients_per_round = add_canaries_to_population(
     plan.num_clients, plan.clients_per_round, num_canaries
@@ -127,7 +125,10 @@ def add_canaries_to_plan(plan: PrivacyPlan, num_canaries: int) -> PrivacyPlan:
 def add_canaries_to_population(
   num_clients: int, clients_per_round: int, num_canaries: int
 ) -> tuple[int, int]:
-  """Returns the population and the cohort of `add_canaries_to_plan`.
+  """Returns the population that canaries have joined, and its cohort.
+
+  The chance of a client to be in a round is the same, or less by as little as
+  whole clients allow.
 
   Args:
     num_clients: The clients without canaries.
@@ -177,45 +178,38 @@ def audit_plan(
     )
   if not scores:
     raise ValueError('`scores` must have an attack, found none.')
-  curve = trade_off.compute_trade_off(plan)
+  curve, delta = trade_off.compute_trade_off(plan), plan.target_delta
   each = 1 - (1 - confidence) / len(scores)
+  is_in = canaries.is_in
+
+  def judge(scores: np.ndarray) -> AttackResult:
+    scores = np.asarray(scores, float)
+    taken, held_out = scores[is_in], scores[~is_in]
+    mu = one_run.bound_mu(scores, is_in, confidence=each)
+    return AttackResult(
+      epsilon_lower_bound=one_run.bound_epsilon(
+        scores, is_in, delta=delta, confidence=each
+      ),
+      gaussian_epsilon_lower_bound=trade_off.compute_gaussian_epsilon(
+        mu, delta
+      ),
+      epsilon_estimate=attacks.estimate_epsilon(taken, held_out, delta=delta),
+      true_positive_rate=attacks.measure_true_positive_rate(
+        taken, held_out, _FALSE_POSITIVE_RATE
+      ),
+      is_refuted=one_run.is_refuted(curve, scores, is_in, confidence=each),
+    )
+
   return AuditResult(
     relation=relation.value,
     num_releases=plan.num_rounds,
-    num_canaries_in=int(canaries.is_in.sum()),
-    num_canaries_out=int((~canaries.is_in).sum()),
-    delta=plan.target_delta,
+    num_canaries_in=int(is_in.sum()),
+    num_canaries_out=int((~is_in).sum()),
+    delta=delta,
     confidence=confidence,
     claimed_epsilon=plan.epsilon,
     allowed_true_positive_rate=curve.max_true_positive_rate(
       _FALSE_POSITIVE_RATE
     ),
-    attacks={
-      name: _judge(curve, each_scores, canaries.is_in, plan.target_delta, each)
-      for name, each_scores in scores.items()
-    },
-  )
-
-
-def _judge(
-  curve: trade_off.TradeOff,
-  scores: np.ndarray,
-  is_in: np.ndarray,
-  delta: float,
-  confidence: float,
-) -> AttackResult:
-  """Returns what the scores of one attack show."""
-  scores = np.asarray(scores, float)
-  taken, held_out = scores[is_in], scores[~is_in]
-  mu = one_run.bound_mu(scores, is_in, confidence=confidence)
-  return AttackResult(
-    epsilon_lower_bound=one_run.bound_epsilon(
-      scores, is_in, delta=delta, confidence=confidence
-    ),
-    gaussian_epsilon_lower_bound=trade_off.compute_gaussian_epsilon(mu, delta),
-    epsilon_estimate=attacks.estimate_epsilon(taken, held_out, delta=delta),
-    true_positive_rate=attacks.measure_true_positive_rate(
-      taken, held_out, _FALSE_POSITIVE_RATE
-    ),
-    is_refuted=one_run.is_refuted(curve, scores, is_in, confidence=confidence),
+    attacks={name: judge(of_attack) for name, of_attack in scores.items()},
   )

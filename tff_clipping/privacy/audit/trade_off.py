@@ -111,25 +111,18 @@ class AttackBounds(NamedTuple):
 
 
 def compute_trade_off(plan: BasePlan) -> TradeOff:
-  """Returns the curve that a plan allows after all of its rounds.
+  """Returns the curve that a plan's mechanism allows after all of its rounds.
 
   It is for the plan's neighbouring relation. Whatever accountant the plan is
-  charged by, the curve is by the tightest that is proved: it is what the plan's
-  mechanism allows.
-
-  Args:
-    plan: The plan.
+  charged by, the curve is by the tightest that is proved.
   """
-  cost = accountants.compose(plan.parts(plan.num_rounds), 'pld')
-  deltas = [cost.compute_delta(epsilon) for epsilon in _EPSILONS]
-  return TradeOff(_EPSILONS, np.array(deltas))
+  return _compute_curve(plan, _EPSILONS)
 
 
 def bound_attacks(plan: BasePlan, false_positive_rate: float) -> AttackBounds:
   """Returns what an attacker may find out after all rounds of a plan.
 
-  Whatever accountant the plan is charged by, the bounds are by the tightest
-  that is proved.
+  The bounds are of the curve of `compute_trade_off`.
 
   Args:
     plan: The plan.
@@ -142,20 +135,15 @@ def bound_attacks(plan: BasePlan, false_positive_rate: float) -> AttackBounds:
   rate = argument_checks.check_probability(
     'false_positive_rate', false_positive_rate
   )
-  parts = plan.parts(plan.num_rounds)
-  noise = gaussian_mechanism.compose_noise(parts)
-  if noise is not None:
-    # One Gaussian mechanism.
-    mu = 1 / noise
-    true_positive_rate = GaussianTradeOff(mu).max_true_positive_rate
+  noise = gaussian_mechanism.compose_noise(plan.parts(plan.num_rounds))
+  curve: TradeOff | GaussianTradeOff
+  if noise is not None:  # One Gaussian mechanism.
+    curve = GaussianTradeOff(1 / noise)
+    mu = curve.mu
   else:
-    cost = accountants.compose(parts, 'pld')
-    epsilons = np.linspace(0, plan.epsilon, _NUM_EPSILONS)
-    deltas = np.array([cost.compute_delta(epsilon) for epsilon in epsilons])
-    curve = TradeOff(epsilons, deltas)
+    curve = _compute_curve(plan, np.linspace(0, plan.epsilon, _NUM_EPSILONS))
     mu = _find_mu(curve, plan.target_delta)
-    true_positive_rate = curve.max_true_positive_rate
-  return AttackBounds(mu, rate, true_positive_rate(rate))
+  return AttackBounds(mu, rate, curve.max_true_positive_rate(rate))
 
 
 def compute_gaussian_epsilon(mu: float, delta: float) -> float:
@@ -174,19 +162,23 @@ def compute_gaussian_epsilon(mu: float, delta: float) -> float:
   if mu < 0:
     raise ValueError(f'`mu` must not be negative, found {mu:g}.')
   if mu == 0:
-    ranges.check_target_delta(delta)
+    ranges.check('target_delta', delta)
     return 0.0
   return gaussian_mechanism.gaussian_epsilon(
     1 / min(mu, _LARGEST_MU_OF_EPSILON), delta
   )
 
 
+def _compute_curve(plan: BasePlan, epsilons: np.ndarray) -> TradeOff:
+  """Returns the curve by 'pld' at these epsilons."""
+  cost = accountants.compose(plan.parts(plan.num_rounds), 'pld')
+  return TradeOff(epsilons, np.array([*map(cost.compute_delta, epsilons)]))
+
+
 def _find_mu(curve: TradeOff, target_delta: float) -> float:
   """Returns about the least mu whose delta is above the curve's, never less.
 
-  Args:
-    curve: Its epsilons begin with 0.
-    target_delta: Where the curve is below it, mu need not be above.
+  The curve begins with epsilon 0. Where it is below the target it counts not.
   """
   # Between two epsilons, delta is at most linear in e^epsilon, for it is convex
   # in that. Both curves fall: a point is compared with the next.

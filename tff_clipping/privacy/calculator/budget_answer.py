@@ -1,9 +1,9 @@
 """What the budget calculator answers: one dict, for JSON and for a table."""
 
+import contextlib
 import dataclasses
 import math
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 from tff_clipping.privacy.accounting import ranges, rounding, sampled_gaussian
@@ -22,8 +22,6 @@ _MAX_SOLVED_ROUNDS = 2_000
 
 # Where one of these is solved for, no separation follows from them.
 _SIZES = ('clients_per_round', 'num_clients')
-
-_MOST_ALTERNATIVES = 4
 
 
 def compute_answer(
@@ -46,20 +44,12 @@ def compute_answer(
     TypeError: If a value is of the wrong kind.
     ValueError: If a value is out of range, or there is no answer.
   """
-  with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter('always')
-    plan = budget_question.solve(question)
-    attacks = trade_off.bound_attacks(
-      plan,
-      _FALSE_POSITIVE_RATE
-      if false_positive_rate is None
-      else false_positive_rate,
-    )
-  with warnings.catch_warnings():
-    # What is warned of is the answer, and not what it is compared with.
-    warnings.simplefilter('ignore', ranges.DeltaWarning)
-    others = [*_list_alternatives(question, plan)] if alternatives else []
-  solved = question.solved_for
+  plan = budget_question.solve(question)
+  rate = _FALSE_POSITIVE_RATE
+  if false_positive_rate is not None:
+    rate = false_positive_rate
+  attacks = trade_off.bound_attacks(plan, rate)
+  solved, relation = question.solved_for, plan.relation
   return {
     # An epsilon that is found is no target.
     'solved_for': 'epsilon' if solved == 'target_epsilon' else solved,
@@ -76,30 +66,12 @@ def compute_answer(
     },
     'description': words.describe_plan(plan),
     'promise': [
-      words.state_promise(plan.epsilon, plan.target_delta, plan.relation),
-      words.state_attack(
-        attacks.true_positive_rate,
-        attacks.false_positive_rate,
-        plan.relation,
-      ),
+      words.state_promise(plan.epsilon, plan.target_delta, relation),
+      words.state_attack(attacks.true_positive_rate, rate, relation),
     ],
-    'alternatives': others,
+    'alternatives': _list_alternatives(question, plan) if alternatives else [],
     'plan': plan_json.plan_to_json(plan),
-    'warnings': list(read_messages(caught)),
   }
-
-
-def read_messages(
-  caught: list[warnings.WarningMessage],
-) -> tuple[str, ...]:
-  """Returns what users are warned of, each once."""
-  return tuple(
-    dict.fromkeys(
-      str(each.message)
-      for each in caught
-      if issubclass(each.category, UserWarning)
-    )
-  )
 
 
 def format_table(
@@ -108,7 +80,7 @@ def format_table(
   """Returns an answer for a person to read.
 
   Args:
-    answer: What `compute_answer` returned, with what `build_record` says.
+    answer: What `compute_answer` returned, with its warnings and its record.
     shows_attacks: Whether mu and the true-positive rate have lines.
     shows_alternatives: Whether they were asked for.
   """
@@ -150,62 +122,48 @@ def _describe_row(
 
 def _list_alternatives(
   question: budget_question.Question, plan: BasePlan
-) -> Iterator[dict[str, Any]]:
-  """Yields a few other ways to the same promise, each a guarantee.
+) -> list[dict[str, Any]]:
+  """Returns a few other ways to the same promise, each a guarantee.
 
   Of each way to draw cohorts the tightest accountant, or the mechanism with the
-  least error.
+  least error; none that has no answer, or takes long.
   """
-  count = 0
-  known = _describe_row(question, plan)
-  for other in _list_tightest(question, plan):
-    found = _answer_quickly(other)
-    if found is None or count == _MOST_ALTERNATIVES:
-      continue
-    row = _describe_row(other, found)
-    if row != known:
-      count += 1
-      yield row
 
+  def with_independent_noise(sampling: str) -> budget_question.Question:
+    return dataclasses.replace(
+      question, sampling=sampling, mechanism='gaussian', accountant='pld'
+    )
 
-def _list_tightest(
-  question: budget_question.Question, plan: BasePlan
-) -> Iterator[budget_question.Question]:
-  """Yields the best of each way to draw cohorts."""
-  independent: dict[str, Any] = {'mechanism': 'gaussian', 'accountant': 'pld'}
-  for sampling in ('poisson', 'random_allocation'):
-    yield dataclasses.replace(question, sampling=sampling, **independent)
+  no_accountant: dict[str, Any] = {'accountant': None}
+  others = [with_independent_noise('poisson')]
+  cohort, population = question.clients_per_round, question.num_clients
+  if not cohort or not population or population <= _MAX_ROUNDS * cohort:
+    others.append(with_independent_noise('random_allocation'))
   separation = question.min_separation
   if separation is None and question.solved_for not in _SIZES:
     separation = plan.num_clients // plan.clients_per_round
-  if separation is not None:
-    correlated: dict[str, Any] = {'mechanism': 'banded', 'accountant': None}
-    yield dataclasses.replace(
-      question,
-      sampling='min_separation',
-      min_separation=separation,
-      **correlated,
-    )
-  yield dataclasses.replace(question, sampling='fixed_size', **independent)
-
-
-def _answer_quickly(question: budget_question.Question) -> BasePlan | None:
-  """Returns the answer to a question; None if it has none, or takes long."""
   most = _MAX_ROUNDS if question.num_rounds else _MAX_SOLVED_ROUNDS
-  if question.is_correlated and (question.num_rounds or 0) > most:
-    return None
-  cohort, population = question.clients_per_round, question.num_clients
-  if (
-    question.sampling == 'random_allocation'
-    and cohort is not None
-    and population is not None
-    and population > _MAX_ROUNDS * cohort
-  ):
-    return None
-  try:
-    return budget_question.solve(question, max_strategy_rounds=most)
-  except ValueError:
-    return None
+  if separation is not None and (question.num_rounds or 0) <= most:
+    others.append(
+      dataclasses.replace(
+        question,
+        sampling='min_separation',
+        min_separation=separation,
+        mechanism='banded',
+        **no_accountant,
+      )
+    )
+  others.append(with_independent_noise('fixed_size'))
+  rows = []
+  with warnings.catch_warnings():
+    # What is warned of is the answer, and not what it is compared with.
+    warnings.simplefilter('ignore', ranges.DeltaWarning)
+    for other in others:
+      with contextlib.suppress(ValueError):
+        found = budget_question.solve(other, max_strategy_rounds=most)
+        rows.append(_describe_row(other, found))
+  known = _describe_row(question, plan)
+  return [row for row in rows if row != known]
 
 
 def _format_solution(answer: dict[str, Any]) -> list[str]:

@@ -47,9 +47,7 @@ Exit codes: 0 for an answer, 2 for a wrong or impossible question.
 
 import argparse
 import dataclasses
-import json
 import sys
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,9 +71,8 @@ def run(argv: Sequence[str] | None = None) -> int:
   Returns:
     The exit code: 0, or 2 after a line on stderr about a wrong question.
   """
-  return command_line.run(
-    _create_parser(), sys.argv if argv is None else argv, _compute
-  )
+  argv = sys.argv if argv is None else argv
+  return command_line.run(_create_parser(), argv, _compute, _format_table)
 
 
 def _create_parser() -> argparse.ArgumentParser:
@@ -148,42 +145,36 @@ def _create_parser() -> argparse.ArgumentParser:
 
 def _compute(
   values: argparse.Namespace, record: dict[str, Any]
-) -> command_line.Result:
+) -> dict[str, Any]:
   """Answers the question on the command line."""
-  if values.together is not None:
-    answer = _add_up(values)
-    text = planned_runs.format_table({**answer, **record})
-  else:
-    answer = budget_answer.compute_answer(
+  del record  # It is in the answer anyway.
+  if values.together is None:
+    return budget_answer.compute_answer(
       _build_question(values),
       false_positive_rate=values.false_positive_rate,
       alternatives=values.alternatives,
     )
-    text = budget_answer.format_table(
-      {**answer, **record},
-      shows_attacks=values.false_positive_rate is not None,
-      shows_alternatives=values.alternatives,
-    )
-  if values.format == 'json':
-    text = json.dumps({**answer, **record}, indent=2, allow_nan=False)
-  return command_line.Result(text, warnings=tuple(answer['warnings']))
+  runs = [
+    planned_runs.read_planned_run(path, _solve_flags)
+    for path in values.together.split(',')
+  ]
+  if values.clients_per_round is not None:
+    plan = budget_question.solve(_build_question(values))
+    runs.append(planned_runs.PlannedRun('the flags', plan))
+  return planned_runs.add_up(
+    runs, target_delta=values.target_delta, accountant=values.accountant
+  )
 
 
-def _add_up(values: argparse.Namespace) -> dict[str, Any]:
-  """Adds up the plans of files, and that of the flags if there is one."""
-  with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter('always')
-    runs = [
-      planned_runs.read_planned_run(path, _solve_flags)
-      for path in values.together.split(',')
-    ]
-    if values.clients_per_round is not None:
-      plan = budget_question.solve(_build_question(values))
-      runs.append(planned_runs.PlannedRun('the flags', plan))
-    answer = planned_runs.add_up(
-      runs, target_delta=values.target_delta, accountant=values.accountant
-    )
-  return {**answer, 'warnings': list(budget_answer.read_messages(caught))}
+def _format_table(values: argparse.Namespace, answer: dict[str, Any]) -> str:
+  """Returns the answer for a person to read."""
+  if values.together is not None:
+    return planned_runs.format_table(answer)
+  return budget_answer.format_table(
+    answer,
+    shows_attacks=values.false_positive_rate is not None,
+    shows_alternatives=values.alternatives,
+  )
 
 
 def _solve_flags(path: str) -> BasePlan:

@@ -4,15 +4,14 @@ import dataclasses
 from typing import Any
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy.accounting import ranges
-from tff_clipping.privacy.accounting import solve as solver
-from tff_clipping.privacy.correlated_noise import by_name, separated_sampling
+from tff_clipping.privacy.correlated_noise import by_name
+from tff_clipping.privacy.plans import base_plan
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
 from tff_clipping.privacy.plans.plan import SAMPLINGS as INDEPENDENT
 from tff_clipping.privacy.plans.plan import PrivacyPlan
 
-SAMPLINGS = (*INDEPENDENT, *separated_sampling.SAMPLINGS)
+SAMPLINGS = (*INDEPENDENT, *by_name.SAMPLINGS)
 
 SOLVABLE = ('target_epsilon', 'noise_multiplier', 'num_rounds')
 
@@ -42,18 +41,17 @@ class Question:
   Two of `target_epsilon`, `noise_multiplier` and `num_rounds`, with
   `num_clients` and `clients_per_round`; or all three, without `num_clients`, to
   solve for that; or `noise_to_clients_ratio` with `target_epsilon` and
-  `num_rounds`, to solve for `clients_per_round`.
+  `num_rounds`, to solve for `clients_per_round`. What is solved for is None.
 
   Attributes:
-    target_delta: The paper's delta.
-    num_clients: The paper's N, or None to solve for it.
-    clients_per_round: The paper's P, or None to solve for it.
-    target_epsilon: The paper's epsilon, or None to solve for it.
-    noise_multiplier: Noise on the sum over the clipping norm, or None; with
-      correlated noise, that of a draw.
-    num_rounds: The paper's T, or None.
-    noise_to_clients_ratio: z / P, or None.
-    sampling: As in `PrivacyPlan` or `CorrelatedNoisePlan`.
+    target_delta: As the attribute of a plan, and so are those below.
+    num_clients: As there.
+    clients_per_round: As there.
+    target_epsilon: As there.
+    noise_multiplier: As there.
+    num_rounds: As there.
+    noise_to_clients_ratio: z / P.
+    sampling: As there.
     mechanism: One of `by_name.MECHANISMS`; 'gaussian' for `PrivacyPlan`.
     min_separation: b, which 'min_separation' and 'grouped_poisson' need. With
       other samplings, that of the strategies to compare with.
@@ -86,7 +84,7 @@ class Question:
     )
     self._check_what_is_given()
     if not self.is_correlated and self.mechanism != 'gaussian':
-      listed = ', '.join(separated_sampling.SAMPLINGS)
+      listed = ', '.join(by_name.SAMPLINGS)
       raise ValueError(
         f"`mechanism` must be 'gaussian' where `sampling` is none of {listed}, "
         f'found {self.mechanism!r} for {self.sampling!r}.'
@@ -97,11 +95,16 @@ class Question:
         f'and `sampling` {self.sampling!r}: the rounds from one participation '
         'of a client to its next, at least.'
       )
+    if self.is_correlated and self.accountant is not None:
+      raise ValueError(
+        '`accountant` must not be given where `sampling` is '
+        f'{self.sampling!r}, found {self.accountant!r}: there is one only.'
+      )
 
   @property
   def is_correlated(self) -> bool:
     """Whether a `CorrelatedNoisePlan` answers it."""
-    return self.sampling in separated_sampling.SAMPLINGS
+    return self.sampling in by_name.SAMPLINGS
 
   @property
   def solved_for(self) -> str:
@@ -161,6 +164,10 @@ def solve(
     for name in _GIVEN
     if getattr(question, name) is not None
   }
+  if question.solved_for in given:
+    raise ValueError(
+      f'`{question.solved_for}` must not be given where it is solved for.'
+    )
   constructor = _CONSTRUCTORS[question.solved_for]
   if not question.is_correlated:
     if question.accountant is None and question.sampling == 'random_allocation':
@@ -200,21 +207,15 @@ def _find_rounds(
   question: Question, given: dict[str, Any], most: int
 ) -> BasePlan:
   """Returns the plan with the most rounds, its strategy made for so many."""
-  target = ranges.check_target_epsilon(given.pop('target_epsilon'))
-  plan = solver.find(
+  target = given.pop('target_epsilon')
+  return base_plan.find_plan(
     lambda num_rounds: CorrelatedNoisePlan.from_noise_multiplier(
       **given, **_build_strategy(question, num_rounds, most)
     ),
     most,
     1,
     target,
-    name='num_rounds',
+    'num_rounds',
     start=1,
+    limit=most,
   )
-  if plan.num_rounds == most:
-    raise ValueError(
-      f'`noise_multiplier` {question.noise_multiplier:g} allows more than '
-      f'{most} rounds within `target_epsilon` {target:g}, the most that '
-      'strategies are made for here: give fewer rounds, or less noise.'
-    )
-  return dataclasses.replace(plan, target_epsilon=target)

@@ -3,14 +3,15 @@
 import argparse
 import datetime
 import importlib.metadata
+import json
 import os
-import pathlib
 import platform
 import re
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from absl import flags
 
@@ -18,27 +19,8 @@ import tff_clipping
 from tff_clipping import argument_checks
 
 
-class Result(NamedTuple):
-  """What a command has to say.
-
-  Attributes:
-    text: The answer.
-    notes: What is to be said if the answer goes into a file.
-    warnings: What goes to stderr.
-  """
-
-  text: str
-  notes: tuple[str, ...] = ()
-  warnings: tuple[str, ...] = ()
-
-
 def create_parser(name: str, description: str) -> argparse.ArgumentParser:
-  """Returns a parser with the flags that all commands have.
-
-  Args:
-    name: The command's.
-    description: For --help, before the flags.
-  """
+  """Returns a parser with the flags that all commands have."""
   parser = argparse.ArgumentParser(
     prog=name,
     usage=f'{name} [flags]',
@@ -71,12 +53,7 @@ def whole_number(text: str) -> int:
 def parse(
   parser: argparse.ArgumentParser, line: Sequence[str]
 ) -> argparse.Namespace:
-  """Returns the values of flags, of which some may be in files.
-
-  Args:
-    parser: The flags.
-    line: The command line without the program's name; `--flagfile` names a file
-      of flags.
+  """Returns the values of flags, some of which may be in a `--flagfile`.
 
   Raises:
     ValueError: If there is no such file.
@@ -93,15 +70,18 @@ def parse(
 def run(
   parser: argparse.ArgumentParser,
   argv: Sequence[str],
-  compute: Callable[[argparse.Namespace, dict[str, Any]], Result],
+  compute: Callable[[argparse.Namespace, dict[str, Any]], dict[str, Any]],
+  format_table: Callable[[argparse.Namespace, dict[str, Any]], str],
 ) -> int:
   """Runs a command.
 
   Args:
     parser: Its flags.
     argv: The command line, the program's name first.
-    compute: Returns the answer, from the flags and what `build_record` says of
-      this command. A TypeError or ValueError of it is the user's.
+    compute: Returns the answer for `json.dumps`, from the flags and what
+      `build_record` says of this command. A TypeError or ValueError of it is
+      the user's, and what it warns of is added to the answer as `warnings`.
+    format_table: Returns the answer, record included, for a person to read.
 
   Returns:
     The exit code: 0, or 2 after a line on stderr about a wrong question.
@@ -109,16 +89,24 @@ def run(
   name, line = parser.prog, argv[1:]
   try:
     values = parse(parser, line)
-    if values.output is not None:
-      # Find out now whether it can be written.
-      check_new_file(values.output, 'output')
     record = build_record([name, *line])
-    text, notes, warnings = compute(values, record)
-    for warning in warnings:
+    with warnings.catch_warnings(record=True) as caught:
+      warnings.simplefilter('always')
+      answer = compute(values, record)
+    # What users are warned of, each once.
+    told = dict.fromkeys(
+      str(w.message) for w in caught if issubclass(w.category, UserWarning)
+    )
+    answer = {**answer, 'warnings': [*told], **record}
+    if values.format == 'json':
+      text = json.dumps(answer, indent=2, allow_nan=False)
+    else:
+      text = format_table(values, answer)
+    for warning in told:
       print(f'{name}: warning: {_name_flags(parser, warning)}', file=sys.stderr)
     if values.output is not None:
       write_new_file(values.output, f'{text}\n', 'output')
-      text = '\n'.join([f'The answer is in {values.output}.', *notes])
+      text = f'The answer is in {values.output}.'
     print(text)
     sys.stdout.flush()
   except (TypeError, ValueError) as error:
@@ -135,32 +123,19 @@ def run(
   return 0
 
 
-def check_new_file(path: str, name: str) -> None:
-  """Raises ValueError if a new file cannot be written to `path`.
-
-  Nothing is left there.
-
-  Args:
-    path: The file.
-    name: The argument that gave it, for the message.
-  """
-  if os.path.lexists(path):
-    raise ValueError(
-      f'`{name}` must be a new file, found {path!r}, which exists already.'
-    )
-  folder = pathlib.Path(path).parent
-  if not path or not folder.is_dir() or not os.access(folder, os.W_OK):
-    raise ValueError(
-      f'`{name}` must be a file that can be written, found {path!r}.'
-    )
-
-
 def write_new_file(path: str, text: str, name: str) -> None:
-  """Writes a new file; arguments and errors as of `check_new_file`."""
-  check_new_file(path, name)
+  """Writes a file that must not exist yet; `name` is the argument for errors.
+
+  Raises:
+    ValueError: If the file exists, or cannot be written.
+  """
   try:
     with open(path, 'x', encoding='utf-8') as file:
       file.write(text)
+  except FileExistsError as error:
+    raise ValueError(
+      f'`{name}` must be a new file, found {path!r}, which exists already.'
+    ) from error
   except OSError as error:
     raise ValueError(
       f'`{name}` must be a file that can be written, found {path!r} '

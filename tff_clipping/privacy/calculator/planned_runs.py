@@ -1,16 +1,13 @@
 """Several planned runs on the same clients, added up."""
 
+import contextlib
 import dataclasses
 import json
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tff_clipping.privacy.accounting import (
-  accountants,
-  rounding,
-  sampled_gaussian,
-)
+from tff_clipping.privacy.accounting import accountants, rounding
 from tff_clipping.privacy.calculator import command_line
 from tff_clipping.privacy.plans import plan_json, together, words
 from tff_clipping.privacy.plans.base_plan import BasePlan
@@ -39,10 +36,8 @@ def read_planned_run(
 ) -> PlannedRun:
   """Returns the plan of a file.
 
-  Args:
-    path: The privacy.json of a run, an answer of the calculator in JSON, or
-      flags of the calculator.
-    solve_flags: Returns the plan that answers the flags in a file.
+  The file is the privacy.json of a run, an answer of the calculator in JSON, or
+  flags, which `solve_flags` answers.
 
   Raises:
     ValueError: If it cannot be read, or is none of them.
@@ -81,16 +76,8 @@ def add_up(
   """Returns what planned runs cost together, for `json.dumps`.
 
   The cost of each run alone is by the same accountant and at the same delta, so
-  that none is above what all of them cost.
-
-  Args:
-    runs: The runs, at least one.
-    target_delta: As in `together.compose_together`.
-    accountant: As there.
-
-  Raises:
-    TypeError: As there.
-    ValueError: As there.
+  that none is above what all of them cost. Arguments and errors are those of
+  `together.compose_together`.
   """
   rounds = [(run.plan, run.plan.num_rounds) for run in runs]
   cost = together.compose_together(rounds, target_delta, accountant=accountant)
@@ -102,11 +89,10 @@ def add_up(
 
   by_pld = None
   if cost.accountant == 'rdp':
-    try:
+    with contextlib.suppress(accountants.NoEpsilonError):
       tighter = compose(rounds, 'pld')
       by_pld = tighter if tighter < cost.epsilon else None
-    except accountants.NoEpsilonError:
-      pass
+  caveats = list(dict.fromkeys(c for run in runs for c in run.caveats))
   return {
     'plans': [
       {
@@ -121,8 +107,15 @@ def add_up(
       'relation': cost.relation.value,
       'epsilon_by_pld': by_pld,
       'pld': words.state_pld([run.plan for run in runs]),
-      'caveats': list(
-        dict.fromkeys(caveat for run in runs for caveat in run.caveats)
+      'caveats': caveats,
+      'description': together.describe_together(
+        cost,
+        len(runs),
+        caveats,
+        ' It also needs that each draws its cohorts by a seed of its own.',
+      ),
+      'promise': words.state_promise(
+        cost.epsilon, cost.target_delta, cost.relation
       ),
       'not_counted': [
         f'{run.source}: {run.spent_too}' for run in runs if run.spent_too
@@ -132,14 +125,13 @@ def add_up(
 
 
 def format_table(answer: dict[str, Any]) -> str:
-  """Returns an answer for a person to read.
-
-  Args:
-    answer: What `add_up` returned, with what `build_record` says.
-  """
+  """Returns what `add_up` returned, with its record, for a person to read."""
   cost = answer['together']
-  relation = sampled_gaussian.Relation(cost['relation'])
   width = max(len(run['source']) for run in answer['plans'])
+  promise = [cost['description'], cost['promise']]
+  if cost['epsilon_by_pld'] is not None:
+    tighter = rounding.format_up(cost['epsilon_by_pld'])
+    promise.insert(1, f'It is epsilon {tighter} by {cost["pld"]}')
   lines = [
     'Planned on the same clients, each alone by the accountant of all:',
     *(
@@ -151,25 +143,9 @@ def format_table(answer: dict[str, Any]) -> str:
       for run in answer['plans']
     ),
   ]
-  guarantee = words.state_guarantee(
-    cost['epsilon'], cost['target_delta'], relation
-  )
-  promise = [
-    f'Together they satisfy client-level {guarantee}, by '
-    f'{words.name_accountant(cost["accountant"])}.',
-    words.state_promise(cost['epsilon'], cost['target_delta'], relation),
-  ]
-  if cost['epsilon_by_pld'] is not None:
-    tighter = rounding.format_up(cost['epsilon_by_pld'])
-    promise.insert(1, f'It is epsilon {tighter} by {cost["pld"]}')
-  caveats = cost['caveats']
   sections = [
-    *([words.state_caveats(caveats)] if caveats else []),
-    '\n'.join(lines),
     '\n'.join(promise),
-    'It holds for each client that is in the populations of all of them, if '
-    'all runs, their noise and their numbers of rounds are settled before the '
-    'first begins, and each draws its cohorts by a seed of its own.',
+    '\n'.join(lines),
     *(f'Not counted here, of {text}' for text in cost['not_counted']),
     *(f'Warning: {message}' for message in answer['warnings']),
     command_line.format_record(answer),

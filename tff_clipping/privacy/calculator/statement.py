@@ -52,12 +52,7 @@ _FILES = (
 def format_statement(
   ledger: ledger_contents.LedgerContents, record: Mapping[str, Any]
 ) -> str:
-  """Returns the statement, in Markdown.
-
-  Args:
-    ledger: What the run has spent.
-    record: When, with what and by which command it is made.
-  """
+  """Returns the statement on the run of a ledger, in Markdown."""
   plan = ledger.plan
   promised = dataclasses.replace(plan, num_rounds=plan.permitted_rounds)
   experiment = _read_experiment(ledger)

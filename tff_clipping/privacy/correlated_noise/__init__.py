@@ -8,15 +8,15 @@ from tff_clipping.privacy.correlated_noise.buffered_toeplitz import (
   BufferedToeplitzStrategy,
 )
 from tff_clipping.privacy.correlated_noise.by_name import strategy_from_json
-from tff_clipping.privacy.correlated_noise.noise_recurrence import (
+from tff_clipping.privacy.correlated_noise.noise_strategy import (
   NoiseRecurrence,
+  NoiseStrategy,
+  Participation,
 )
-from tff_clipping.privacy.correlated_noise.noise_strategy import NoiseStrategy
 from tff_clipping.privacy.correlated_noise.optimization import (
   banded_strategy,
   blt_strategy,
 )
-from tff_clipping.privacy.correlated_noise.participation import Participation
 
 __all__ = [
   'BandedStrategy',

@@ -7,10 +7,10 @@ import numpy as np
 from scipy import signal
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy.correlated_noise.noise_recurrence import (
+from tff_clipping.privacy.correlated_noise.noise_strategy import (
   NoiseRecurrence,
+  NoiseStrategy,
 )
-from tff_clipping.privacy.correlated_noise.noise_strategy import NoiseStrategy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class BandedStrategy(NoiseStrategy):
 
   @property
   def recurrence(self) -> NoiseRecurrence:
-    """The noise as a stream; see the base class."""
+    """As in the base class."""
     # Slots are a ring: in phase p, slot p holds the oldest noise and takes the
     # newest, and the slot before it holds that of the last round.
     size = self.num_bands - 1

@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy.correlated_noise.noise_recurrence import (
+from tff_clipping.privacy.correlated_noise.noise_strategy import (
   NoiseRecurrence,
+  NoiseStrategy,
 )
-from tff_clipping.privacy.correlated_noise.noise_strategy import NoiseStrategy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class BufferedToeplitzStrategy(NoiseStrategy):
 
   @property
   def recurrence(self) -> NoiseRecurrence:
-    """The noise as a stream; see the base class."""
+    """As in the base class."""
     return NoiseRecurrence(
       phases=np.zeros(self.num_rounds, np.int64),
       read_weights=-np.array([self.scales]),
@@ -114,13 +114,7 @@ def _round_down(value: float) -> float:
 def geometric_column(
   scales: np.ndarray, decays: np.ndarray, num_rounds: int
 ) -> np.ndarray:
-  """Returns 1, then sum_j scales[j] * decays[j]^(i - 1) for each lag i.
-
-  Args:
-    scales: Of shape [num_buffers].
-    decays: Of shape [num_buffers].
-    num_rounds: The length of what is returned.
-  """
+  """Returns 1, then sum_j scales[j] * decays[j]^(i - 1) for each lag i >= 1."""
   column = np.ones(num_rounds)
   lags = np.arange(num_rounds - 1.0)
   column[1:] = np.asarray(scales) @ np.power.outer(np.asarray(decays), lags)
@@ -133,14 +127,8 @@ def invert_geometric(
   """Returns the scales and decays of the inverse, which is of the same form.
 
   The state of a round's noise follows the matrix diag(decays) - 1 scales^T. It
-  is similar to a symmetric one, whose eigenvalues are the inverse's decays.
-
-  Args:
-    scales: Of shape [num_buffers], >= 0.
-    decays: Of shape [num_buffers].
-
-  Returns:
-    The scales, all <= 0, and the decays.
+  is similar to a symmetric one, whose eigenvalues are the inverse's decays. Its
+  scales are all <= 0.
   """
   root = np.sqrt(scales)
   values, vectors = np.linalg.eigh(np.diag(decays) - np.outer(root, root))

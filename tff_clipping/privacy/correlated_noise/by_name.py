@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tff_clipping import argument_checks, gone
-from tff_clipping.privacy.correlated_noise import (
-  optimization,
-  separated_sampling,
-)
+from tff_clipping.privacy.accounting import ranges
+from tff_clipping.privacy.correlated_noise import optimization
 from tff_clipping.privacy.correlated_noise.banded import (
   BandedStrategy,
   identity_strategy,
@@ -16,11 +14,17 @@ from tff_clipping.privacy.correlated_noise.banded import (
 from tff_clipping.privacy.correlated_noise.buffered_toeplitz import (
   BufferedToeplitzStrategy,
 )
-from tff_clipping.privacy.correlated_noise.noise_strategy import NoiseStrategy
-from tff_clipping.privacy.correlated_noise.participation import Participation
+from tff_clipping.privacy.correlated_noise.noise_strategy import (
+  NoiseStrategy,
+  Participation,
+)
 
 # 'gaussian' is independent noise in each round.
 MECHANISMS = ('gaussian', 'banded', 'blt')
+# Cohorts that limit how soon a client comes back. 'min_separation': fixed
+# groups take turns. 'grouped_poisson': the same, with a secret draw from the
+# group whose turn it is.
+SAMPLINGS = ('min_separation', 'grouped_poisson')
 
 # The strategies of files.
 _CLASSES: dict[str, Any] = {
@@ -54,12 +58,7 @@ def build_strategy(
     ValueError: If an argument is out of range, or they do not go together.
   """
   argument_checks.check_choice('mechanism', mechanism, MECHANISMS)
-  participation = separated_sampling.SeparatedCohorts(
-    sampling=sampling,
-    num_clients=num_clients,
-    clients_per_round=clients_per_round,
-    min_separation=min_separation,
-  ).participation
+  check_cohorts(sampling, num_clients, clients_per_round, min_separation)
   if mechanism == 'gaussian':
     return identity_strategy(num_rounds=num_rounds)
   if sampling == 'grouped_poisson':
@@ -76,12 +75,49 @@ def build_strategy(
       ),
       num_bands=min(min_separation, num_rounds),
     )
-  build = (
-    optimization.banded_strategy
-    if mechanism == 'banded'
-    else optimization.blt_strategy
+  participation = Participation(min_separation=min_separation)
+  if mechanism == 'banded':
+    return optimization.banded_strategy(
+      num_rounds=num_rounds, participation=participation
+    )
+  return optimization.blt_strategy(
+    num_rounds=num_rounds, participation=participation
   )
-  return build(num_rounds=num_rounds, participation=participation)
+
+
+def check_cohorts(
+  sampling: str, num_clients: int, clients_per_round: int, min_separation: int
+) -> dict[str, int]:
+  """Returns the numbers of cohorts whose clients keep a distance, checked.
+
+  Args:
+    sampling: One of `SAMPLINGS`.
+    num_clients: The paper's N.
+    clients_per_round: The paper's P.
+    min_separation: b.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If it is out of range, or the population is too small for such
+      cohorts and such a separation.
+  """
+  argument_checks.check_choice('sampling', sampling, SAMPLINGS)
+  num_clients, clients_per_round = ranges.check_population(
+    num_clients, clients_per_round
+  )
+  separation = ranges.check_count('min_separation', min_separation)
+  most = num_clients // clients_per_round
+  if separation > most:
+    raise ValueError(
+      f'`min_separation` must be at most {most}, found {separation}: '
+      f'{num_clients} clients cannot fill cohorts of {clients_per_round} '
+      'without coming back sooner.'
+    )
+  return {
+    'num_clients': num_clients,
+    'clients_per_round': clients_per_round,
+    'min_separation': separation,
+  }
 
 
 def strategy_from_json(value: Mapping[str, Any]) -> NoiseStrategy:

@@ -1,18 +1,97 @@
-"""What every strategy of correlated noise can do."""
+"""What every strategy of correlated noise can do, and what a client may."""
 
 import abc
 import dataclasses
 import math
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import ranges
-from tff_clipping.privacy.correlated_noise.noise_recurrence import (
-  NoiseRecurrence,
-)
-from tff_clipping.privacy.correlated_noise.participation import Participation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Participation:
+  """The rounds that one client may take part in; nothing is drawn in secret.
+
+  Attributes:
+    min_separation: b. From one participation of a client to its next there are
+      at least so many rounds; 1 allows every round.
+    max_participations: k. None means as many as `min_separation` allows.
+
+  Raises:
+    TypeError: If an attribute is of the wrong kind.
+    ValueError: If an attribute is below 1.
+  """
+
+  min_separation: int
+  max_participations: int | None = None
+
+  def __post_init__(self):
+    for field in dataclasses.fields(self):
+      value = getattr(self, field.name)
+      if value is not None or field.name == 'min_separation':
+        value = ranges.check_count(field.name, value)
+        object.__setattr__(self, field.name, value)
+
+  def count(self, num_rounds: int) -> int:
+    """Returns the most participations of a client in so many rounds.
+
+    Args:
+      num_rounds: The rounds from the first, at least 0.
+    """
+    limits = [-(-num_rounds // self.min_separation)]
+    if self.max_participations is not None:
+      limits.append(self.max_participations)
+    return min(limits)
+
+
+class NoiseRecurrence(NamedTuple):
+  """How a round's noise comes from one fresh draw and from what is kept.
+
+  What is kept are `num_slots` arrays of the size of the model, 0 at first. In
+  round t, from 0, with the rows of the tables that `phases[t]` names,
+
+    noise    = draw + sum_s read_weights[s] * slots[s]
+    slots[s] = keep_weights[s] * slots[s] + write_weights[s] * noise
+
+  where draw is Gaussian, independent from round to round, and `noise` is what
+  the round adds. All weights are `float64`.
+
+  Attributes:
+    phases: `int64` of shape [num_rounds].
+    read_weights: What the slots count for in the noise; of shape [num_phases,
+      num_slots], as the others.
+    keep_weights: The share of each slot that stays.
+    write_weights: How much of the noise goes to each slot.
+  """
+
+  phases: np.ndarray
+  read_weights: np.ndarray
+  keep_weights: np.ndarray
+  write_weights: np.ndarray
+
+  @property
+  def num_slots(self) -> int:
+    """The arrays that are kept between rounds."""
+    return self.read_weights.shape[1]
+
+  def stream(self, draws: np.ndarray) -> Iterator[np.ndarray]:
+    """Yields the noise of each round, in NumPy.
+
+    Args:
+      draws: One draw a round, of shape [at most num_rounds, ...].
+    """
+    slots = np.zeros([self.num_slots, *draws.shape[1:]])
+    for draw, phase in zip(draws, self.phases, strict=False):
+      noise = draw + np.tensordot(self.read_weights[phase], slots, 1)
+      yield noise
+      column = [-1] + [1] * (draws.ndim - 1)
+      keep = self.keep_weights[phase].reshape(column)
+      write = self.write_weights[phase].reshape(column)
+      slots = keep * slots + write * noise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +124,7 @@ class NoiseStrategy(abc.ABC):
 
   def __post_init__(self):
     object.__setattr__(
-      self, 'num_rounds', ranges.check_num_rounds(self.num_rounds)
+      self, 'num_rounds', ranges.check_count('num_rounds', self.num_rounds)
     )
 
   @property
@@ -118,16 +197,6 @@ class NoiseStrategy(abc.ABC):
   def describe(self) -> str:
     """Returns what the noise is, as a part of a sentence."""
 
-  @property
-  def max_error(self) -> float:
-    """Standard deviation of the noise in the worst running sum."""
-    return math.sqrt(np.max(self.compute_prefix_variances()))
-
-  @property
-  def mean_error(self) -> float:
-    """Root of the mean variance of the noise in the running sums."""
-    return math.sqrt(np.mean(self.compute_prefix_variances()))
-
   def to_json(self) -> dict[str, Any]:
     """Returns the strategy for `json.dump`; see `strategy_from_json`."""
     return {'kind': self.kind, **dataclasses.asdict(self)}
@@ -138,14 +207,8 @@ def sum_of_columns(
 ) -> np.ndarray:
   """Returns what a client adds to C x that comes as early as it may.
 
-  Args:
-    column: The first column of C, of shape [num_rounds].
-    separation: The rounds from one participation to the next.
-    count: The participations, with a contribution of 1 each; at most
-      ceil(num_rounds / separation).
-
-  Returns:
-    The sum of columns 0, separation, 2 * separation, ..., of the same shape.
+  It is the sum of columns 0, separation, 2 * separation, ..., `count` of them,
+  at most ceil(num_rounds / separation), of the shape of the first `column`.
   """
   num_rows = -(-len(column) // separation)
   padded = np.zeros(num_rows * separation)

@@ -18,7 +18,7 @@ from tff_clipping.privacy.correlated_noise import (
   buffered_toeplitz,
   noise_strategy,
 )
-from tff_clipping.privacy.correlated_noise.participation import Participation
+from tff_clipping.privacy.correlated_noise.noise_strategy import Participation
 
 # Which errors of the running sums can be minimised.
 ERRORS = ('mean', 'max')
@@ -59,7 +59,7 @@ def banded_strategy(
 
   Source: arXiv 2306.08153.
   """
-  num_rounds = ranges.check_num_rounds(num_rounds)
+  num_rounds = ranges.check_count('num_rounds', num_rounds)
   most = min(participation.min_separation, num_rounds)
   weights = _error_weights(num_rounds, error)
   if num_bands is not None:
@@ -94,15 +94,11 @@ def blt_strategy(
     participation: The rounds that a client may take part in.
     num_buffers: The buffers, from 0 to 6. None adds them one by one, until one
       more lowers the error by less than 1 %.
-    error: As for `banded_strategy`.
-
-  Raises:
-    TypeError: If an argument is of the wrong kind.
-    ValueError: If an argument is out of range.
+    error: As for `banded_strategy`, as are errors.
 
   Source: arXiv 2404.16706 and 2408.08868.
   """
-  num_rounds = ranges.check_num_rounds(num_rounds)
+  num_rounds = ranges.check_count('num_rounds', num_rounds)
   weights = _error_weights(num_rounds, error)
   if num_buffers is not None:
     num_buffers = argument_checks.check_integer(
@@ -211,13 +207,7 @@ def _minimize(
   start: np.ndarray,
   bounds: list[tuple[float, float]] | None = None,
 ) -> tuple[np.ndarray, float]:
-  """Returns where a function is least, and its value there.
-
-  Args:
-    log_loss: Returns the function's value and its gradient.
-    start: Where to begin; may be empty.
-    bounds: The range of each coordinate.
-  """
+  """Returns where a function is least, and its value there."""
   if not len(start):
     return start, log_loss(start)[0]
   found = optimize.minimize(
@@ -239,11 +229,7 @@ def _log_loss(
 ) -> tuple[float, np.ndarray]:
   """Returns the logarithm of the loss, and its gradient by the coefficients.
 
-  Args:
-    column: The first column of C.
-    inverse: That of C^{-1}.
-    participation: The rounds that a client may take part in.
-    weights: What `_error_weights` returns.
+  `column` is the first one of C, `inverse` that of C^{-1}.
   """
   size = len(column)
   if not np.max(np.abs(inverse)) < _EXPLODES:

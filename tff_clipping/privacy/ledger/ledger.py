@@ -41,11 +41,13 @@ class PrivacyLedger:
   the next number of its draw, and is charged again. A second look at one cohort
   would cost more than the accountant charges for a new cohort.
 
-  The ledger never counts for less than it held: a line cut short by a crash
-  counts as a release, and a file that was changed, truncated or replaced is
-  refused with the number of the line; see `ledger_file`.
+  A line cut short by a crash counts as a release, and a file that was changed,
+  truncated or replaced is refused; see `ledger_file`. Several threads may use
+  one ledger; a second process is refused.
 
-  Guarded against several threads; a second process is refused.
+  What adds a line raises TypeError for an argument of the wrong kind,
+  ValueError if the ledger is closed, DamagedLedgerError if the file was changed
+  since it was opened, and OSError if the line could not be written.
   """
 
   def __init__(
@@ -77,17 +79,19 @@ class PrivacyLedger:
       raise TypeError(
         f'`plan` must be a PrivacyPlan or another BasePlan, found {plan!r}.'
       )
-    self._charge_by(plan)
-    self._new_caveats = tuple(caveats)
     self._guard = threading.Lock()
-    self._cohorts: str | None = None
     self._file = ledger_file.LedgerFile(
       path,
-      self._build_header,
-      lambda lines: self._build_recovery(path, lines),
+      lambda: _build_header(plan, caveats),
+      lambda lines: _build_recovery(ledger_contents.parse(path, lines)),
     )
     try:
-      self._take(ledger_contents.parse(path, self._file.lines))
+      self._contents = ledger_contents.parse(path, self._file.lines)
+      _check_same(self._contents, plan)
+      # A round asks several times: of its line, and of its metrics.
+      self._epsilon_after = functools.lru_cache(maxsize=2)(
+        self.plan.epsilon_after
+      )
       self.add_caveats(caveats)
     except BaseException:
       self._file.close()
@@ -101,25 +105,22 @@ class PrivacyLedger:
   @property
   def plan(self) -> BasePlan:
     """What is charged."""
-    return self._plan
+    return self._contents.plan
 
   @property
   def caveats(self) -> tuple[str, ...]:
-    """Why the run does not have the plan's guarantee, as far as is known.
-
-    Those that the ledger was ever opened with.
-    """
-    return tuple(self._caveats)
+    """Those that the ledger was ever opened with, or that were added."""
+    return self._contents.caveats
 
   @property
   def num_releases(self) -> int:
     """Releases charged, by this process and those before it."""
-    return len(self._releases)
+    return self._contents.num_releases
 
   @property
   def releases(self) -> tuple[ledger_contents.Release, ...]:
     """The releases charged, in order."""
-    return tuple(self._releases)
+    return self._contents.releases
 
   @property
   def run_id(self) -> str:
@@ -129,7 +130,7 @@ class PrivacyLedger:
   @property
   def rounds(self) -> list[int | None]:
     """The rounds charged, in order; None for a line that was cut short."""
-    return [release.round_num for release in self._releases]
+    return [release.round_num for release in self.releases]
 
   @property
   def epsilon(self) -> float:
@@ -141,15 +142,12 @@ class PrivacyLedger:
     return self._epsilon_after(self.num_releases)
 
   def next_draw(self, round_num: int) -> int:
-    """Returns the number of the next draw of a round.
+    """Returns how often a round was charged: the number of its next draw.
 
-    That is how often the round was charged before. A line that was cut short,
-    and whose round is not known, may have been of this round.
-
-    Args:
-      round_num: The round.
+    A line that was cut short, and whose round is not known, may have been of
+    this round.
     """
-    return ledger_contents.next_draw(self._releases, round_num)
+    return ledger_contents.next_draw(self.releases, round_num)
 
   def name_cut_short(
     self,
@@ -158,9 +156,9 @@ class PrivacyLedger:
     round_num: int | None = None,
     draw: int | None = None,
   ) -> None:
-    """Writes down which release the line was that a crash cut short.
+    """Writes down which release the last line was that a crash cut short.
 
-    That line is the last. It charges for the release already.
+    That line charges for the release already.
 
     Args:
       release_id: The id of the outcome that was being charged; a new one where
@@ -169,58 +167,51 @@ class PrivacyLedger:
       draw: The number of its draw; `None` where that is not known.
 
     Raises:
-      TypeError: If an argument is of the wrong kind.
       ValueError: If the last line was not cut short, or its release is known,
         or the id was charged before.
-      OSError: If the line could not be written.
     """
     _check_text('release_id', release_id)
     with self._guard:
-      if not self._releases or self._releases[-1].id is not None:
+      if not self.releases or self.releases[-1].id is not None:
         raise ValueError(
           'the last line of the ledger must have been cut short, found '
           f'{self.num_releases} releases that are known.'
         )
       self._check_new(release_id)
-      line = {
-        'kind': ledger_contents.NAMED,
-        'num_releases': self.num_releases,
-        'id': release_id,
-        'round_num': round_num,
-        'draw': draw,
-      }
-      self._file.append(line)
-      self._releases[-1] = ledger_contents.Release(release_id, round_num, draw)
+      self._append(
+        ledger_contents.NAMED,
+        num_releases=self.num_releases,
+        id=release_id,
+        round_num=round_num,
+        draw=draw,
+      )
 
   def check_cohorts(self, digest: str) -> None:
     """Raises unless the cohorts are those of the releases before.
 
     Where noise is correlated between rounds, or clients draw one round of an
-    epoch, what a client costs depends on the rounds in which it takes part. The
-    digest is written down.
+    epoch, what a client costs depends on the rounds in which it takes part.
 
     Args:
-      digest: That of what decides all cohorts; `ClientSampler.digest`.
+      digest: That of what decides all cohorts, which is written down;
+        `ClientSampler.digest`.
 
     Raises:
-      TypeError: If it is not a string.
-      ValueError: If it is another one, or the ledger is closed.
-      OSError: If the line could not be written.
+      ValueError: If it is another one.
     """
     _check_text('digest', digest)
     with self._guard:
-      if self._cohorts == digest:
+      cohorts = self._contents.cohorts
+      if cohorts and cohorts[-1] == digest:
         return
-      if self._cohorts is None or not self.num_releases:
-        self._file.append({'kind': ledger_contents.COHORTS, 'digest': digest})
-        self._cohorts = digest
-      else:
+      if cohorts and self.num_releases:
         raise ValueError(
           '`sampler` must be that of the releases before, with the same '
           '`client_ids` in the same order and the same `seed`, found another '
           'one: clients would take part sooner again, or more often, than the '
           'plan charges for.'
         )
+      self._append(ledger_contents.COHORTS, digest=digest)
 
   def record_seed(self, digest: str) -> None:
     """Writes down by what seed the cohorts are drawn, once.
@@ -230,45 +221,36 @@ class PrivacyLedger:
 
     Args:
       digest: That of the seed; `ClientSampler.seed_digest`.
-
-    Raises:
-      TypeError: If it is not a string.
-      ValueError: If the ledger is closed.
-      OSError: If the line could not be written.
     """
     _check_text('digest', digest)
     with self._guard:
-      if digest not in self._seeds:
-        self._file.append({'kind': ledger_contents.SEED, 'digest': digest})
-        self._seeds.append(digest)
+      if digest not in self._contents.seeds:
+        self._append(ledger_contents.SEED, digest=digest)
 
   def check_budget(self, round_num: int) -> None:
-    """Raises if one more release would pass the plan's target, or be refused.
-
-    Args:
-      round_num: The round of the release.
+    """Raises if one more release, of this round, would be refused.
 
     Raises:
-      BudgetExhaustedError: If it would.
+      BudgetExhaustedError: If it would pass the plan's target.
       RoundChargedError: If the round is not the next, and the plan does not
         allow that: noise is correlated between rounds, or clients draw one
         round of an epoch.
     """
-    self._check_next(round_num)
-    if not self._plan.permits(self.num_releases + 1):
-      limit = self._plan.target_epsilon
+    if not self.plan.allows_new_draws:
+      self._check_next(round_num)
+    if not self.plan.permits(self.num_releases + 1):
+      limit = self.plan.target_epsilon
       if limit is None:
-        limit = self._plan.epsilon
-      cut_short = self.rounds.count(None)
-      known = (
-        f' ({cut_short} of them in a line that a crash cut short, which counts '
-        'as one)'
-        if cut_short
-        else ''
-      )
+        limit = self.plan.epsilon
+      cut_short = ''
+      if None in self.rounds:
+        cut_short = (
+          f' ({self.rounds.count(None)} of them in a line that a crash cut '
+          'short, which counts as one)'
+        )
       raise BudgetExhaustedError(
-        f'The budget is spent: {self.num_releases} releases{known} have cost '
-        f'epsilon {self.epsilon:.6g}; one more, of round {round_num}, '
+        f'The budget is spent: {self.num_releases} releases{cut_short} have '
+        f'cost epsilon {self.epsilon:.6g}; one more, of round {round_num}, '
         f'would pass {limit:.6g}. Keep the model of the last round that was '
         'charged; more rounds need a new plan, new cohorts (a new seed), new '
         'noise (a new state, by `initialize`) and a new ledger, whose epsilon '
@@ -288,15 +270,11 @@ class PrivacyLedger:
       The epsilon so far, this release included.
 
     Raises:
-      TypeError: If an argument is of the wrong kind.
-      ValueError: If an argument is out of range, the id was charged before, or
-        the ledger is closed.
-      RoundChargedError: If the round was charged before, and the plan does not
-        allow another draw of it.
-      BudgetExhaustedError: If the release would pass the plan's target. Nothing
-        is written, and it must not be made.
-      DamagedLedgerError: If the file was changed since it was opened.
-      OSError: If the line could not be written. The release must not be made.
+      ValueError: If an argument is out of range, or the id was charged before.
+      RoundChargedError: As in `check_budget`.
+      BudgetExhaustedError: As there. Nothing is written.
+      OSError: If the line could not be written. As after any of these errors,
+        the release must not be made.
     """
     round_num = argument_checks.check_integer(
       'round_num', round_num, at_least=0, at_most=2**53
@@ -316,25 +294,40 @@ class PrivacyLedger:
         )
       self.check_budget(round_num)
       release = ledger_contents.Release(release_id, round_num, draw)
-      line = self._build_release(self.num_releases + 1, release)
-      self._file.append(line)
-      self._releases.append(release)
-      return line['epsilon']
+      epsilon = self._epsilon_after(self.num_releases + 1)
+      self._append(**_build_release(self._contents, release, epsilon))
+      return epsilon
+
+  def add_caveats(self, caveats: Sequence[str]) -> None:
+    """Writes down why the run does not have the plan's guarantee.
+
+    They are main clauses, for `describe_plan`. Those that the ledger holds
+    already are not written again.
+    """
+    with self._guard:
+      new = [*dict.fromkeys(c for c in caveats if c not in self.caveats)]
+      if new:
+        self._append(ledger_contents.CAVEATS, caveats=new)
+
+  def close(self) -> None:
+    """Closes the file, so that another process may open it."""
+    self._file.close()
+
+  def __enter__(self) -> 'PrivacyLedger':
+    return self
+
+  def __exit__(self, *unused) -> None:
+    self.close()
 
   def _check_new(self, release_id: str) -> None:
     """Raises if an id was charged before."""
-    if any(release.id == release_id for release in self._releases):
+    if any(release.id == release_id for release in self.releases):
       raise ValueError(
         f'`release_id` must be new, found {release_id!r}, which was charged.'
       )
 
   def _check_next(self, round_num: int) -> None:
-    """Raises unless a round is the next, where none can be drawn anew.
-
-    Who takes part again, and when, would not be what the plan assumes.
-    """
-    if self._plan.allows_new_draws:
-      return
+    """Raises unless a round is the next, where none can be drawn anew."""
     known = [each for each in self.rounds if each is not None]
     expected = max(known, default=0) + 1
     if round_num != expected or self.next_draw(round_num):
@@ -347,92 +340,70 @@ class PrivacyLedger:
         'was released last.'
       )
 
-  def close(self) -> None:
-    """Closes the file, so that another process may open it."""
-    self._file.close()
+  def _append(self, kind: str, **content: Any) -> None:
+    """Writes a line, and then counts it."""
+    line = {'kind': kind, **content}
+    self._file.append(line)
+    self._contents = ledger_contents.add_line(self._contents, line)
 
-  def __enter__(self) -> 'PrivacyLedger':
-    return self
 
-  def __exit__(self, *unused) -> None:
-    self.close()
+def _build_header(plan: BasePlan, caveats: Sequence[str]) -> dict[str, Any]:
+  """The first line: the plan."""
+  return {
+    'kind': 'plan',
+    'format': ledger_contents.FORMAT,
+    # A copy of a ledger is not another run.
+    'run_id': secrets.token_hex(16),
+    'plan': plan_json.plan_to_json(plan, caveats),
+  }
 
-  def _build_header(self) -> dict[str, Any]:
-    """The first line: the plan."""
-    return {
-      'kind': 'plan',
-      'format': ledger_contents.FORMAT,
-      # A copy of a ledger is not another run.
-      'run_id': secrets.token_hex(16),
-      'plan': plan_json.plan_to_json(self._plan, self._new_caveats),
-    }
 
-  def _build_release(
-    self, number: int, release: ledger_contents.Release
-  ) -> dict[str, Any]:
-    """A release's line."""
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return {
-      'kind': 'release',
-      **release._asdict(),
-      'time': now.isoformat(timespec='seconds'),
-      'num_releases': number,
-      'epsilon': self._epsilon_after(number),
-    }
+def _build_release(
+  contents: ledger_contents.LedgerContents,
+  release: ledger_contents.Release,
+  epsilon: float,
+) -> dict[str, Any]:
+  """The line of one more release."""
+  now = datetime.datetime.now(datetime.timezone.utc)
+  return {
+    'kind': 'release',
+    **release._asdict(),
+    'time': now.isoformat(timespec='seconds'),
+    'num_releases': contents.num_releases + 1,
+    'epsilon': epsilon,
+  }
 
-  def _build_recovery(
-    self, path: str | os.PathLike, lines: Sequence[dict[str, Any]]
-  ) -> dict[str, Any]:
-    """The line for one that was cut short: charged, its round not known."""
-    contents = ledger_contents.parse(path, lines)
-    number = contents.num_releases + 1
-    if number > contents.plan.max_rounds:
-      # There is no such release: it was a line that charges for nothing.
-      return {'kind': ledger_contents.CAVEATS, 'caveats': []}
-    return self._build_release(number, ledger_contents.UNKNOWN)
 
-  def add_caveats(self, caveats: Sequence[str]) -> None:
-    """Writes down why the run does not have the plan's guarantee.
+def _build_recovery(contents: ledger_contents.LedgerContents) -> dict[str, Any]:
+  """The line for one that was cut short: charged, its round not known."""
+  number = contents.num_releases + 1
+  if number > contents.plan.max_rounds:
+    # There is no such release: it was a line that charges for nothing.
+    return {'kind': ledger_contents.CAVEATS, 'caveats': []}
+  epsilon = contents.plan.epsilon_after(number)
+  return _build_release(contents, ledger_contents.UNKNOWN, epsilon)
 
-    Args:
-      caveats: Main clauses, for `PrivacyPlan.describe`; those that the ledger
-        holds already are not written again.
-    """
-    with self._guard:
-      new = [each for each in caveats if each not in self._caveats]
-      if new:
-        self._file.append({'kind': ledger_contents.CAVEATS, 'caveats': new})
-        self._caveats += dict.fromkeys(new)
 
-  def _take(self, contents: ledger_contents.LedgerContents) -> None:
-    """Goes on with what the file holds, if its plan is this one."""
-    path, found = contents.path, contents.plan
-    if contents.format != ledger_contents.FORMAT:
-      raise ValueError(
-        f'The ledger {path} is of version 0.2, whose runs version 0.2 (commit '
-        '44967cd3) continues. Start a new one, whose epsilon adds to that of '
-        'this ledger.'
-      )
-    names = [
-      field.name
-      for plan in (self._plan, found)
-      for field in dataclasses.fields(plan)
-    ]
-    ledger_contents.check_plan(
-      path, found, {name: getattr(self._plan, name, None) for name in names}
+def _check_same(
+  contents: ledger_contents.LedgerContents, plan: BasePlan
+) -> None:
+  """Raises unless a run with this plan may go on with a ledger."""
+  if contents.format != ledger_contents.FORMAT:
+    raise ValueError(
+      f'The ledger {contents.path} is of version 0.2, whose runs version 0.2 '
+      '(commit 44967cd3) continues. Start a new one, whose epsilon adds to '
+      'that of this ledger.'
     )
-    self._charge_by(found)
-    self._releases: list[ledger_contents.Release] = [*contents.releases]
-    self._caveats: list[str] = [*contents.caveats]
-    self._seeds: list[str] = [*contents.seeds]
-    if contents.cohorts:
-      self._cohorts = contents.cohorts[-1]
-
-  def _charge_by(self, plan: BasePlan) -> None:
-    """Takes a plan as that which is charged."""
-    self._plan = plan
-    # A round asks several times: of its line, and of its metrics.
-    self._epsilon_after = functools.lru_cache(maxsize=2)(plan.epsilon_after)
+  names = [
+    field.name
+    for each in (plan, contents.plan)
+    for field in dataclasses.fields(each)
+  ]
+  ledger_contents.check_plan(
+    contents.path,
+    contents.plan,
+    {name: getattr(plan, name, None) for name in names},
+  )
 
 
 def _check_text(name: str, value: Any) -> None:

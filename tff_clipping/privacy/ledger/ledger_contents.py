@@ -1,6 +1,7 @@
 """What the lines of a ledger say: the plan, and what was released."""
 
 import dataclasses
+import functools
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -153,16 +154,7 @@ def read_plan(path: str | os.PathLike, **settings: Any) -> BasePlan | None:
 def check_plan(
   path: str | os.PathLike, plan: BasePlan, settings: Mapping[str, Any]
 ) -> None:
-  """Raises if a ledger's plan is not the one that is asked for.
-
-  Args:
-    path: The ledger, for messages.
-    plan: Its plan.
-    settings: What is asked for, by the attributes of a plan.
-
-  Raises:
-    ValueError: If another value of an attribute is.
-  """
+  """Raises ValueError if a ledger's plan has not the attributes asked for."""
   differences = ', '.join(
     f'`{name}` is {value!r} and was {getattr(plan, name, None)!r}'
     for name, value in settings.items()
@@ -183,48 +175,64 @@ def parse(
 ) -> LedgerContents:
   """Returns what the lines of a ledger say.
 
-  Args:
-    path: The ledger.
-    lines: What all its lines hold, the header first.
-
   Raises:
     DamagedLedgerError: If a line is not what it should be.
     ValueError: If the ledger is of an earlier version, or this version has no
       such plan any more.
   """
   header = lines[0]
-  plan = _parse_plan(path, header)
-  caveats = list(header['plan'].get('caveats', []))
-  releases: list[Release] = []
-  digests: dict[str, list[str]] = {COHORTS: [], SEED: []}
-  for line in lines[1:]:
-    kind = line.get('kind')
-    if kind == CAVEATS:
-      caveats += line.get('caveats', [])
-    elif kind in digests:
-      digests[kind].append(str(line.get('digest')))
-    else:
-      _add_release(path, releases, line, header['format'] == _OLD_FORMAT)
-  return LedgerContents(
+  contents = LedgerContents(
     path=pathlib.Path(path),
-    plan=plan,
-    caveats=tuple(dict.fromkeys(caveats)),
+    plan=_parse_plan(path, header),
+    caveats=tuple(dict.fromkeys(header['plan'].get('caveats', ()))),
     run_id=header.get('run_id'),
-    releases=tuple(releases),
-    seeds=tuple(digests[SEED]),
-    cohorts=tuple(digests[COHORTS]),
+    releases=(),
     format=header['format'],
   )
+  return functools.reduce(add_line, lines[1:], contents)
+
+
+def add_line(
+  contents: LedgerContents, line: Mapping[str, Any]
+) -> LedgerContents:
+  """Returns what a ledger says with one more line.
+
+  Raises:
+    DamagedLedgerError: If the line is not what it should be.
+  """
+  kind = line.get('kind')
+  if kind == CAVEATS:
+    caveats = dict.fromkeys([*contents.caveats, *line.get('caveats', ())])
+    return dataclasses.replace(contents, caveats=tuple(caveats))
+  if kind in (COHORTS, SEED):
+    digest = (str(line.get('digest')),)
+    if kind == SEED:
+      return dataclasses.replace(contents, seeds=contents.seeds + digest)
+    return dataclasses.replace(contents, cohorts=contents.cohorts + digest)
+  release = Release(line.get('id'), line.get('round_num'), line.get('draw'))
+  before = contents.releases
+  if kind == NAMED:
+    # It says which release the line before it was.
+    is_right = before[-1:] == (UNKNOWN,)
+    before = before[:-1]
+  else:
+    # Version 0.2 did not count a line that was cut short.
+    is_old = contents.format == _OLD_FORMAT
+    known = [each for each in before if not is_old or each.round_num]
+    is_right = kind == 'release' and (
+      release == UNKNOWN or release.draw == next_draw(known, release.round_num)
+    )
+  releases = (*before, release)
+  if not is_right or line.get('num_releases') != len(releases):
+    raise ledger_file.DamagedLedgerError(
+      f'Line {line.get("line")} of {contents.path} is damaged: it is not '
+      f'release {len(releases)}.'
+    )
+  return dataclasses.replace(contents, releases=releases)
 
 
 def next_draw(releases: Sequence[Release], round_num: int | None) -> int:
-  """Returns the number of the next draw of a round.
-
-  Args:
-    releases: What was charged. A line that was cut short, and whose round is
-      not known, may have been of this round.
-    round_num: The round.
-  """
+  """Returns the number of the next draw of a round; see `PrivacyLedger`."""
   return sum(each.round_num in (None, round_num) for each in releases)
 
 
@@ -253,28 +261,3 @@ def _parse_plan(path: str | os.PathLike, header: dict[str, Any]) -> BasePlan:
     raise ledger_file.DamagedLedgerError(
       f'Line 1 of {os.fspath(path)} is damaged: {error}'
     ) from error
-
-
-def _add_release(
-  path: str | os.PathLike,
-  releases: list[Release],
-  line: dict[str, Any],
-  is_old: bool,
-) -> None:
-  """Adds the release of a line, or names the last one; raises if it cannot."""
-  release = Release(line.get('id'), line.get('round_num'), line.get('draw'))
-  if line.get('kind') == NAMED:
-    # It says which release the line before it was.
-    is_right = bool(releases) and releases.pop() == UNKNOWN
-  else:
-    # Version 0.2 did not count a line that was cut short.
-    known = [each for each in releases if not is_old or each.round_num]
-    is_right = line.get('kind') == 'release' and (
-      release == UNKNOWN or release.draw == next_draw(known, release.round_num)
-    )
-  releases.append(release)
-  if not is_right or line.get('num_releases') != len(releases):
-    raise ledger_file.DamagedLedgerError(
-      f'Line {line.get("line")} of {os.fspath(path)} is damaged: it is not '
-      f'release {len(releases)}.'
-    )

@@ -87,16 +87,11 @@ class LedgerFile:
     return list(self._lines)
 
   def append(self, content: dict[str, Any]) -> None:
-    """Adds a line; when this returns, it is on the disk.
+    """Adds a line of JSON values; when this returns, it is on the disk.
 
-    Args:
-      content: JSON values; 'line' and 'previous' are added.
-
-    Raises:
-      DamagedLedgerError: If the file was changed since it was opened.
-      ValueError: If the ledger is closed.
-      OSError: If the file system refuses. The line may then be in the file: the
-        ledger is closed, and opening it again finds out.
+    Raises what `check` does, and OSError if the file system refuses. The line
+    may then be in the file: the ledger is closed, and opening it again finds
+    out.
     """
     self.check()
     try:
@@ -121,11 +116,21 @@ class LedgerFile:
         f'The ledger {self.path} belongs to process {self._pid}, which this '
         'one was forked from: open it in one of them only.'
       )
+    opened = os.fstat(self._file.fileno())
     try:
-      self._check_unchanged()
-    except BaseException:
-      self._file.close()
-      raise
+      is_there = os.path.samestat(os.stat(self.path), opened)
+    except FileNotFoundError:
+      is_there = False
+    if is_there and opened.st_size == self._size:
+      return
+    self._file.close()
+    if not is_there:
+      reason = 'the file was removed or replaced while in use'
+      raise _damage(self.path, 1, reason)
+    reason = (
+      f'the file has {opened.st_size} bytes, not the {self._size} written'
+    )
+    raise _damage(self.path, len(self._lines) + 1, reason)
 
   def close(self) -> None:
     """Closes the file and gives up the lock."""
@@ -188,27 +193,6 @@ class LedgerFile:
     self._size += len(line)
     self._write_seal()
 
-  def _check_unchanged(self) -> None:
-    """Raises if somebody else wrote to the file, or moved it away."""
-    opened = os.fstat(self._file.fileno())
-    try:
-      there = os.stat(self.path)
-    except FileNotFoundError:
-      there = None
-    if there is None or (there.st_ino, there.st_dev) != (
-      opened.st_ino,
-      opened.st_dev,
-    ):
-      raise _damage(
-        self.path, 1, 'the file was removed or replaced while in use'
-      )
-    if opened.st_size != self._size:
-      raise _damage(
-        self.path,
-        len(self._lines) + 1,
-        f'the file has {opened.st_size} bytes, not the {self._size} written',
-      )
-
   def _write(self, content: dict[str, Any]) -> None:
     """Adds a line, syncs it, and then seals it."""
     line = self._extend(content)
@@ -239,12 +223,7 @@ class LedgerFile:
 
 
 def read_lines(path: str | os.PathLike) -> tuple[list[dict[str, Any]], bool]:
-  """Returns what a ledger holds, and leaves it as it is.
-
-  Also while another process writes to it.
-
-  Args:
-    path: The file.
+  """Returns what a ledger holds, also while another process writes to it.
 
   Returns:
     The lines, the header first, and whether one more was cut short, which
@@ -269,16 +248,7 @@ def read_lines(path: str | os.PathLike) -> tuple[list[dict[str, Any]], bool]:
 def _parse(
   path: pathlib.Path, data: bytes, seal: dict[str, Any] | None
 ) -> tuple[list[dict[str, Any]], str, bytes]:
-  """Returns the whole lines, the digest of the last one, and what follows it.
-
-  Args:
-    path: The file, for messages.
-    data: What it holds.
-    seal: What its seal holds; None if there is none.
-
-  Raises:
-    DamagedLedgerError: If they are not what was written.
-  """
+  """Returns the whole lines, the digest of the last one, and what follows."""
   if seal is None and not data.startswith(b'{"line":'):
     raise DamagedLedgerError(
       f'{path} is not a ledger: that of a run is the ledger.jsonl in its '
@@ -310,14 +280,7 @@ def _parse(
 def _check_line(
   path: pathlib.Path, number: int, line: bytes, previous: str
 ) -> dict[str, Any]:
-  """Returns what a line holds, or raises.
-
-  Args:
-    path: The file, for messages.
-    number: The line's.
-    line: Its bytes, without the end.
-    previous: The digest of the line before it.
-  """
+  """Returns what a line holds, given the digest of the line before it."""
   try:
     content = json.loads(line)
     as_written = isinstance(content, dict) and _encode(content) == line

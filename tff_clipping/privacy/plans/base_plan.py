@@ -1,6 +1,7 @@
 """What every privacy plan has: constructors, and what its rounds cost."""
 
 import abc
+import contextlib
 import dataclasses
 import functools
 import math
@@ -13,12 +14,12 @@ from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import (
   accountants,
   ranges,
+  rounding,
   sampled_gaussian,
   slack,
   solve,
 )
 from tff_clipping.privacy.correlated_noise.noise_strategy import NoiseStrategy
-from tff_clipping.privacy.plans import obligations
 
 if TYPE_CHECKING:
   from typing_extensions import Unpack
@@ -44,13 +45,26 @@ class PlanAttributes(TypedDict, total=False):
   min_separation: int
 
 
+class AggregatorParameters(NamedTuple):
+  """What an aggregator has to add and divide by, for any clipping norm.
+
+  Attributes:
+    noise_multiplier: Standard deviation of the noise on the sum of the clipped
+      updates over the clipping norm.
+    clients_per_round: The constant by which the noisy sum is divided, also when
+      a Poisson cohort is larger, smaller or empty.
+  """
+
+  noise_multiplier: float
+  clients_per_round: int
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BasePlan(abc.ABC):
   """How cohorts are drawn, how much noise is added, and what that costs.
 
-  What ledgers, samplers and reports ask of a plan, whichever it is. A subclass
-  says what its attributes mean, checks them, and names in `parts` what its
-  rounds release. Whatever they cost follows from that.
+  A subclass checks its attributes, and names in `parts` what its rounds
+  release. Whatever they cost follows from that.
 
   Attributes:
     num_clients: The paper's N, the population.
@@ -78,26 +92,21 @@ class BasePlan(abc.ABC):
 
   def __post_init__(self):
     checked = {
-      'target_delta': ranges.check_target_delta(self.target_delta),
-      'noise_multiplier': ranges.check_noise_multiplier(self.noise_multiplier),
+      'target_delta': ranges.check('target_delta', self.target_delta),
+      'noise_multiplier': ranges.check(
+        'noise_multiplier', self.noise_multiplier
+      ),
       **self._check_attributes(),
     }
     if self.target_epsilon is not None:
-      checked['target_epsilon'] = ranges.check_target_epsilon(
-        self.target_epsilon
+      checked['target_epsilon'] = ranges.check(
+        'target_epsilon', self.target_epsilon
       )
     for name, value in checked.items():
       object.__setattr__(self, name, value)
     ranges.warn_of_large_delta(self.target_delta, self.num_clients)
     if not math.isfinite(self.epsilon):
-      raise accountants.NoEpsilonError(
-        accountants.explain_no_epsilon(
-          self.parts(self.num_rounds),
-          self.accountant,
-          noise_multiplier=self.noise_multiplier,
-          target_delta=self.target_delta,
-        )
-      )
+      raise accountants.NoEpsilonError(self._explain_no_epsilon())
     ranges.warn_of_small_delta(self.target_delta, self.epsilon)
     if self.target_epsilon is not None and not slack.is_within(
       self.epsilon, self.target_epsilon
@@ -132,9 +141,9 @@ class BasePlan(abc.ABC):
       ValueError: If an attribute is out of range, or no noise in the
         accountant's range has this epsilon.
     """
-    given = cls._complete(attributes, 'noise_multiplier', 'target_epsilon')
+    given = cls._complete(attributes)
     least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
-    return _find(
+    return find_plan(
       lambda noise: cls(**given, noise_multiplier=noise),
       least,
       most,
@@ -155,13 +164,9 @@ class BasePlan(abc.ABC):
 
     Args:
       noise_multiplier: As the attribute.
-      **attributes: As in `from_target_epsilon`, but for `target_epsilon`.
-
-    Raises:
-      TypeError: As in `from_target_epsilon`.
-      ValueError: If an attribute is out of range.
+      **attributes: As in `from_target_epsilon`; errors are as there.
     """
-    given = cls._complete(attributes, 'noise_multiplier', 'target_epsilon')
+    given = cls._complete(attributes)
     return cls(**given, noise_multiplier=noise_multiplier)
 
   @classmethod
@@ -186,15 +191,12 @@ class BasePlan(abc.ABC):
       TypeError: As in `from_target_epsilon`.
       ValueError: If an attribute is out of range, or not a single round fits.
     """
-    given = cls._complete(
-      attributes, 'noise_multiplier', 'target_epsilon', 'num_rounds'
-    )
-    most = given.get('num_rounds', ranges.MAX_ROUNDS)
-    return _find(
-      lambda rounds: cls(
-        **{**given, 'num_rounds': rounds}, noise_multiplier=noise_multiplier
+    given: dict[str, Any] = {**attributes}
+    return find_plan(
+      lambda num_rounds: cls(
+        **given, num_rounds=num_rounds, noise_multiplier=noise_multiplier
       ),
-      most,
+      cls._complete(given).get('num_rounds', ranges.MAX_ROUNDS),
       1,
       target_epsilon,
       'num_rounds',
@@ -220,35 +222,34 @@ class BasePlan(abc.ABC):
         mean over the clipping norm; of a draw, where noise is correlated.
       target_epsilon: The paper's epsilon, positive.
       **attributes: As in `from_target_epsilon`, but for `clients_per_round`.
-        All clients in every round, the sampling 'none', leave nothing to find.
 
     Raises:
       TypeError: As in `from_target_epsilon`.
-      ValueError: If an attribute is out of range, or no cohort is large enough.
+      ValueError: If an attribute is out of range, no cohort is large enough, or
+        `sampling` ties the cohorts to the population: 'none' and
+        'random_allocation' do.
     """
-    given = cls._complete(
-      attributes, 'noise_multiplier', 'target_epsilon', 'clients_per_round'
-    )
-    _check_cohorts_are_free(given, 'clients_per_round')
+    separation = _check_cohorts_are_free(attributes, 'clients_per_round')
     ratio = argument_checks.check_positive(
       'noise_to_clients_ratio', noise_to_clients_ratio
     )
-    population, _ = ranges.check_population(given['num_clients'], 1)
+    population, _ = ranges.check_population(attributes.get('num_clients'), 1)
     least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
     # The cohorts whose noise is accounted for, and that come by turns.
     fewest = max(1, math.ceil(least / ratio))
-    largest = min(
-      population // _check_separation(given), math.floor(most / ratio)
-    )
+    largest = min(population // separation, math.floor(most / ratio))
     if fewest > largest:
       raise ValueError(
         f'`noise_to_clients_ratio` {ratio:g} gives no cohort a noise '
         f'multiplier from {least:g} to {most:g}, the range that is accounted '
         'for.'
       )
-    return _find(
+    given = cls._complete(attributes)
+    return find_plan(
       lambda cohort: cls(
-        **given, clients_per_round=cohort, noise_multiplier=ratio * cohort
+        **given,
+        clients_per_round=cohort,
+        noise_multiplier=ratio * cohort,
       ),
       fewest,
       largest,
@@ -277,23 +278,21 @@ class BasePlan(abc.ABC):
 
     Raises:
       TypeError: As in `from_target_epsilon`.
-      ValueError: If an attribute is out of range, no population is large
-        enough, or `sampling` ties the population to the cohorts: 'none' and
-        'random_allocation' do.
+      ValueError: As in `from_noise_to_clients_ratio`.
     """
-    given = cls._complete(
-      attributes, 'noise_multiplier', 'target_epsilon', 'num_clients'
-    )
-    _check_cohorts_are_free(given, 'num_clients')
+    separation = _check_cohorts_are_free(attributes, 'num_clients')
     _, cohort = ranges.check_population(
-      ranges.MAX_CLIENTS, given['clients_per_round']
+      ranges.MAX_CLIENTS, attributes.get('clients_per_round')
     )
-    return _find(
+    given = cls._complete(attributes)
+    return find_plan(
       lambda clients: cls(
-        **given, num_clients=clients, noise_multiplier=noise_multiplier
+        **given,
+        num_clients=clients,
+        noise_multiplier=noise_multiplier,
       ),
       # As many as fill the cohorts until a client comes again.
-      cohort * _check_separation(given),
+      cohort * separation,
       ranges.MAX_CLIENTS,
       target_epsilon,
       'num_clients',
@@ -335,9 +334,8 @@ class BasePlan(abc.ABC):
   def running_sum_error(self) -> float:
     """How large the noise in the running sums is, over the clipping norm.
 
-    A model that adds up what is released sees the sums of the first 1, 2, ...,
-    `num_rounds` rounds. It is the root of the mean, over these sums, of the
-    variance of a coordinate. Divided by `clients_per_round` it is that of the
+    The root of the mean variance of a coordinate of the sums of the first 1, 2,
+    ..., `num_rounds` rounds. Divided by `clients_per_round` it is that of the
     running means: what mechanisms are compared by.
     """
 
@@ -352,11 +350,9 @@ class BasePlan(abc.ABC):
     return self.relation.sensitivity_factor
 
   @property
-  def aggregator_parameters(self) -> obligations.AggregatorParameters:
+  def aggregator_parameters(self) -> AggregatorParameters:
     """What an aggregator has to add and divide by."""
-    return obligations.AggregatorParameters(
-      self.noise_multiplier, self.clients_per_round
-    )
+    return AggregatorParameters(self.noise_multiplier, self.clients_per_round)
 
   @property
   def dp_event(self) -> dp_accounting.DpEvent:
@@ -375,10 +371,9 @@ class BasePlan(abc.ABC):
 
   @functools.cached_property
   def tightest_epsilon(self) -> float:
-    """The least epsilon that is proved of `num_rounds` rounds.
+    """The least of the epsilons by 'pld' and by the plan's own accountant.
 
-    It is by 'pld' or by the plan's own accountant. Of noise in integers, 'pld'
-    is not proved.
+    Of noise in integers, 'pld' is not proved.
     """
     by_pld = accountants.compose(self.parts(self.num_rounds), 'pld')
     return min(self.epsilon, by_pld.compute_epsilon(self.target_delta))
@@ -411,14 +406,7 @@ class BasePlan(abc.ABC):
 
     Args:
       num_releases: All releases, those already made included.
-
-    Raises:
-      TypeError: If `num_releases` is not an integer.
-      ValueError: If it is negative.
     """
-    num_releases = argument_checks.check_integer(
-      'num_releases', num_releases, at_least=0, at_most=2**63
-    )
     if num_releases <= self.num_rounds:
       return True
     if self.target_epsilon is None or num_releases > self.max_rounds:
@@ -429,11 +417,9 @@ class BasePlan(abc.ABC):
 
   @functools.cached_property
   def permitted_rounds(self) -> int:
-    """The most releases that `permits` allows: `num_rounds`, or more.
+    """The most releases that `permits` allows, at least `num_rounds`.
 
-    It is more where `target_epsilon` is a budget that `num_rounds` rounds leave
-    a part of. Of a run that what was released may end, it is the epsilon of all
-    these that holds.
+    Of a run that what was released may end, the epsilon of all these holds.
     """
     if self.target_epsilon is None or self.num_rounds == self.max_rounds:
       return self.num_rounds
@@ -449,37 +435,31 @@ class BasePlan(abc.ABC):
     )
     return most.num_rounds
 
+  def _explain_no_epsilon(self) -> str:
+    """Returns that there is no finite epsilon, and what it is by 'rdp'."""
+    reason = (
+      'The accountant has no finite epsilon for `noise_multiplier` '
+      f'{self.noise_multiplier:g} and `target_delta` {self.target_delta:g}.'
+    )
+    with contextlib.suppress(ValueError):  # It does not know all samplings.
+      cost = accountants.compose(self.parts(self.num_rounds), 'rdp')
+      by_rdp = cost.compute_epsilon(self.target_delta)
+      if math.isfinite(by_rdp):
+        known = rounding.format_up(by_rdp)
+        return f"{reason} By the accountant 'rdp' it is {known}."
+    return reason
+
   @abc.abstractmethod
   def _check_attributes(self) -> dict[str, Any]:
     """Returns the attributes that are to be replaced by what was checked."""
 
   @classmethod
-  def _complete(cls, given: Mapping[str, Any], *found: str) -> dict[str, Any]:
-    """Returns attributes with the defaults of those that are not given.
-
-    Args:
-      given: The attributes of a new plan.
-      *found: Those that must not be among them, because they are found, or
-        given apart.
-    """
-    attributes = {
-      field.name: field.default
-      for field in dataclasses.fields(cls)
-      if field.name not in found
-    }
-    for name, default in attributes.items():
-      if default is dataclasses.MISSING and name not in given:
-        raise TypeError(f'`{name}` must be given for a {cls.__name__}.')
-    for name in given:
-      if name not in attributes:
-        raise TypeError(
-          f'`{name}` must not be given: it is found, or is no attribute of a '
-          f'{cls.__name__}.'
-        )
-    return {**attributes, **given}
+  def _complete(cls, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns attributes, with `num_rounds` where it follows from others."""
+    return {**attributes}
 
 
-def _find(
+def find_plan(
   build: Callable[[Any], _Plan],
   low: float,
   high: float,
@@ -489,18 +469,22 @@ def _find(
   start: float | None = None,
   limit: float | None = None,
 ) -> _Plan:
-  """Returns the plan of `solve.find` with its target.
+  """Returns the plan of `solve.find`, with its target as its budget.
 
   Args:
-    build: As there.
+    build: As in `solve.find`, and so are the others.
     low: As there.
     high: As there.
     target_epsilon: The target.
-    name: As there.
+    name: The attribute that is found.
     start: As there.
     limit: A value that is an answer only because others are not accounted for.
+
+  Raises:
+    TypeError: If the target is not a number.
+    ValueError: If it is out of range or reach, or `limit` is found.
   """
-  target = ranges.check_target_epsilon(target_epsilon)
+  target = ranges.check('target_epsilon', target_epsilon)
   plan = solve.find(build, low, high, target, name=name, start=start)
   if getattr(plan, name) == limit:
     raise ValueError(
@@ -515,20 +499,12 @@ def _find(
   return type(plan)(**{**attributes, 'target_epsilon': target})
 
 
-def _check_cohorts_are_free(given: dict[str, Any], found: str) -> None:
-  """Raises if cohorts have a fixed share of the population."""
-  if given['sampling'] in ('none', 'random_allocation'):
+def _check_cohorts_are_free(given: Mapping[str, Any], found: str) -> int:
+  """Returns b; raises if cohorts have a fixed share of the population."""
+  sampling = given.get('sampling')
+  if sampling in ('none', 'random_allocation'):
     raise ValueError(
-      f'`{found}` must be given where `sampling` is {given["sampling"]!r}, '
-      'found none: cohorts there have a fixed share of the population.'
+      f'`{found}` must be given where `sampling` is {sampling!r}, found none: '
+      'cohorts there have a fixed share of the population.'
     )
-
-
-def _check_separation(given: dict[str, Any]) -> int:
-  """Returns b of the attributes, or 1 for a plan that has none."""
-  return argument_checks.check_integer(
-    'min_separation',
-    given.get('min_separation', 1),
-    at_least=1,
-    at_most=ranges.MAX_ROUNDS,
-  )
+  return ranges.check_count('min_separation', given.get('min_separation', 1))

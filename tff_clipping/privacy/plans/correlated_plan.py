@@ -1,19 +1,38 @@
 """A privacy plan for noise that is correlated between rounds."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import sampled_gaussian
-from tff_clipping.privacy.correlated_noise import separated_sampling
-from tff_clipping.privacy.correlated_noise.noise_strategy import NoiseStrategy
-from tff_clipping.privacy.correlated_noise.participation import Participation
-from tff_clipping.privacy.plans import base_plan, obligations
+from tff_clipping.privacy.correlated_noise import by_name
+from tff_clipping.privacy.correlated_noise.noise_strategy import (
+  NoiseStrategy,
+  Participation,
+)
+from tff_clipping.privacy.plans import base_plan
+
+
+class SeparatedSamplerParameters(NamedTuple):
+  """What a sampler of clients has to do for the plan's figures to hold.
+
+  Attributes:
+    scheme: 'min_separation' or 'grouped_poisson'.
+    num_clients: The population to draw from.
+    cohort_size: The most clients in a cohort, for 'grouped_poisson' the
+      expected number.
+    min_separation: The least number of rounds from one participation of a
+      client to its next.
+  """
+
+  scheme: str
+  num_clients: int
+  cohort_size: int
+  min_separation: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,9 +44,10 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
   them in all rounds in which it takes part. Who takes part when is public, and
   nothing is amplified by sampling. The cohorts must not depend on the updates.
 
-  With one exception: under 'grouped_poisson' the draws are secret, and banded
-  noise costs as much as so many rounds of Poisson sampling as a group has
-  turns, from a population of the size of a group.
+  With one exception: under 'grouped_poisson' the draws are secret. Where the
+  noise of a round depends on fewer than b rounds before it, the participations
+  of a client share no noise. A run then costs as much as Poisson sampling from
+  one group alone, in as many rounds as a group has turns.
 
   A round is not run again with other clients: later rounds take back the noise
   that it had, and with a new draw of it they would not be the mechanism that is
@@ -71,38 +91,32 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
 
   def parts(self, num_rounds: int) -> sampled_gaussian.Parts:
     """Returns one release, or a turn of a group; see the base class."""
-    noise = self.noise_multiplier / self.cohorts.compute_sensitivity(
-      self.strategy, num_rounds
-    )
-    if self.cohorts.is_amplified:
-      turn = sampled_gaussian.SampledGaussian(self.cohorts.turn, noise)
-      return ((turn, self.participation.count(num_rounds)),)
-    everybody = sampled_gaussian.Cohorts(
-      sampling='none',
+    noise = self.noise_multiplier / self._compute_sensitivity(num_rounds)
+    cohort, count = self.num_clients, 1
+    if self.is_amplified:
+      cohort = self.clients_per_round * self.min_separation
+      count = self.participation.count(num_rounds)
+    cohorts = sampled_gaussian.Cohorts(
+      sampling='poisson' if self.is_amplified else 'none',
       num_clients=self.num_clients,
-      clients_per_round=self.num_clients,
+      clients_per_round=cohort,
     )
-    return ((sampled_gaussian.SampledGaussian(everybody, noise), 1),)
+    return ((sampled_gaussian.SampledGaussian(cohorts, noise), count),)
 
   @property
   def allows_new_draws(self) -> bool:
     """False: see the class for the reason."""
     return False
 
-  @functools.cached_property
-  def cohorts(self) -> separated_sampling.SeparatedCohorts:
-    """Who comes when, from attributes that it checks."""
-    return separated_sampling.SeparatedCohorts(
-      sampling=self.sampling,
-      num_clients=self.num_clients,
-      clients_per_round=self.clients_per_round,
-      min_separation=self.min_separation,
-    )
+  @property
+  def is_amplified(self) -> bool:
+    """Whether the draws from a group are secret, and lower the cost."""
+    return self.sampling == 'grouped_poisson'
 
   @property
   def participation(self) -> Participation:
     """The rounds in which the sampler lets one client take part."""
-    return self.cohorts.participation
+    return Participation(min_separation=self.min_separation)
 
   @property
   def max_participations(self) -> int:
@@ -110,13 +124,13 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     return self.participation.count(self.num_rounds)
 
   @property
-  def sampler_parameters(self) -> obligations.SeparatedSamplerParameters:
+  def sampler_parameters(self) -> SeparatedSamplerParameters:
     """What a sampler of clients has to do."""
-    return obligations.SeparatedSamplerParameters(
+    return SeparatedSamplerParameters(
       scheme=self.sampling,
       num_clients=self.num_clients,
       cohort_size=self.clients_per_round,
-      min_separation=self.cohorts.min_separation,
+      min_separation=self.min_separation,
     )
 
   @property
@@ -125,7 +139,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
 
     The second is for 'grouped_poisson', where rounds are composed.
     """
-    return 'pld' if self.cohorts.is_amplified else 'gaussian'
+    return 'pld' if self.is_amplified else 'gaussian'
 
   @property
   def relation(self) -> sampled_gaussian.Relation:
@@ -138,7 +152,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
 
     In the whole run, or by one participation under 'grouped_poisson'.
     """
-    return self.cohorts.compute_sensitivity(self.strategy, self.num_rounds)
+    return self._compute_sensitivity(self.num_rounds)
 
   @property
   def max_rounds(self) -> int:
@@ -151,19 +165,38 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     variances = self.strategy.compute_prefix_variances()[: self.num_rounds]
     return self.noise_multiplier * math.sqrt(np.mean(variances))
 
+  def _compute_sensitivity(self, num_rounds: int) -> float:
+    """Returns the sensitivity of the first rounds."""
+    if not self.is_amplified:
+      return self.strategy.compute_sensitivity(self.participation, num_rounds)
+    return self.strategy.compute_sensitivity(
+      Participation(min_separation=self.max_rounds, max_participations=1)
+    )
+
   def _check_attributes(self) -> dict[str, Any]:
-    self.cohorts.check_strategy(_check_strategy(self.strategy))
-    return {
-      **dataclasses.asdict(self.cohorts),
-      'num_rounds': argument_checks.check_integer(
-        'num_rounds', self.num_rounds, at_least=1, at_most=self.max_rounds
-      ),
-    }
+    checked = by_name.check_cohorts(
+      self.sampling,
+      self.num_clients,
+      self.clients_per_round,
+      self.min_separation,
+    )
+    bands = getattr(_check_strategy(self.strategy), 'num_bands', None)
+    if self.is_amplified and (bands is None or bands > self.min_separation):
+      raise ValueError(
+        '`strategy` must be banded, with at most `min_separation` = '
+        f"{self.min_separation} bands, where `sampling` is 'grouped_poisson', "
+        f'found {self.strategy}: no other is known to gain from sampling.'
+      )
+    checked['num_rounds'] = argument_checks.check_integer(
+      'num_rounds', self.num_rounds, at_least=1, at_most=self.max_rounds
+    )
+    return checked
 
   @classmethod
-  def _complete(cls, given: Mapping[str, Any], *found: str) -> dict[str, Any]:
-    attributes = super()._complete(given, *found, 'num_rounds')
-    rounds = _check_strategy(attributes['strategy']).num_rounds
+  def _complete(cls, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    if 'num_rounds' in attributes:
+      raise TypeError('`num_rounds` must not be given: `strategy` has them.')
+    rounds = _check_strategy(attributes.get('strategy')).num_rounds
     return {**attributes, 'num_rounds': rounds}
 
 

@@ -1,11 +1,10 @@
 """Epsilon, delta, noise multiplier or rounds of DP-FedAvg, from the others.
 
-Every function takes attributes of `PrivacyPlan` by their names, which has their
-meaning and their defaults. Delta alone is not that of a plan.
-
-All of them raise TypeError for an argument of the wrong kind or missing, and
-ValueError for one that is out of range, and warn (`DeltaTooLargeWarning`) of a
-delta above 1/num_clients.
+Every function takes attributes of `PrivacyPlan` by their names, with their
+meaning and their defaults, and gives a guarantee. All of them raise TypeError
+for an argument of the wrong kind or missing, and ValueError for one that is out
+of range or where there is no answer. All but `compute_delta` warn
+(`DeltaTooLargeWarning`) of a delta above 1/num_clients.
 """
 
 from typing import TYPE_CHECKING
@@ -25,16 +24,13 @@ if TYPE_CHECKING:
 def compute_epsilon(
   *, noise_multiplier: float, **attributes: 'Unpack[PlanAttributes]'
 ) -> float:
-  """Returns the epsilon that `num_rounds` rounds spend, an upper bound.
+  """Returns the finite epsilon >= 0 that `num_rounds` rounds spend.
 
   Args:
     noise_multiplier: Noise on the sum over the clipping norm.
     **attributes: `num_clients`, `clients_per_round`, `num_rounds` and
       `target_delta`; and, where they are not the defaults, `sampling`
       and `accountant`.
-
-  Returns:
-    A finite epsilon >= 0.
 
   Raises:
     TypeError: If an argument is of the wrong kind, or missing.
@@ -56,35 +52,31 @@ def compute_delta(
   sampling: str = 'poisson',
   accountant: str = 'rdp',
 ) -> float:
-  """Returns the delta that `num_rounds` rounds spend at an epsilon, from above.
+  """Returns the delta in [0, 1] that `num_rounds` rounds spend at an epsilon.
 
   Args:
-    num_clients: Clients in the population, at least 1.
-    clients_per_round: Clients in a cohort, expected for Poisson sampling.
-    num_rounds: Rounds, at least 1.
-    noise_multiplier: Noise on the sum over the clipping norm.
+    num_clients: As the attribute of a plan, and so are the others.
+    clients_per_round: As there.
+    num_rounds: As there.
+    noise_multiplier: As there.
     target_epsilon: Epsilon, positive.
-    sampling: How cohorts are drawn.
-    accountant: How the rounds are added up.
-
-  Returns:
-    A delta in [0, 1]; 1 promises nothing.
+    sampling: As there.
+    accountant: As there.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If an argument is out of range.
   """
-  accountants.check_accountant(accountant)
   cohorts = sampled_gaussian.Cohorts(
     sampling=sampling,
     num_clients=num_clients,
     clients_per_round=clients_per_round,
   )
   mechanism = sampled_gaussian.SampledGaussian(
-    cohorts, ranges.check_noise_multiplier(noise_multiplier)
+    cohorts, ranges.check('noise_multiplier', noise_multiplier)
   )
-  num_rounds = ranges.check_num_rounds(num_rounds)
-  target_epsilon = ranges.check_target_epsilon(target_epsilon)
+  num_rounds = ranges.check_count('num_rounds', num_rounds)
+  target_epsilon = ranges.check('target_epsilon', target_epsilon)
   cost = accountants.compose([(mechanism, num_rounds)], accountant)
   return cost.compute_delta(target_epsilon)
 
@@ -103,7 +95,7 @@ def calibrate_noise_multiplier(
     accountant is not above the target.
 
   Raises:
-    TypeError: If an argument is of the wrong kind, or missing.
+    TypeError: As in `compute_epsilon`.
     ValueError: If an argument is out of range, or no multiplier in the
       accountants' range has this epsilon.
   """
@@ -118,18 +110,15 @@ def compute_max_rounds(
   target_epsilon: float,
   **attributes: 'Unpack[PlanAttributes]',
 ) -> int:
-  """Returns the most rounds whose epsilon is not above the target.
+  """Returns the most rounds >= 1 whose epsilon is not above the target.
 
   Args:
-    noise_multiplier: Noise on the sum over the clipping norm.
-    target_epsilon: The epsilon that must not be passed, positive.
+    noise_multiplier: As in `compute_epsilon`.
+    target_epsilon: As in `calibrate_noise_multiplier`.
     **attributes: As in `compute_epsilon`, without `num_rounds`.
 
-  Returns:
-    A number of rounds >= 1.
-
   Raises:
-    TypeError: If an argument is of the wrong kind, or missing.
+    TypeError: As in `compute_epsilon`.
     ValueError: If an argument is out of range, one round alone passes the
       target, or more rounds would fit than are accounted for.
   """

@@ -7,16 +7,69 @@ are in `base_plan`, which correlated noise has too.
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from tff_clipping.privacy.accounting import (
   accountants,
   ranges,
   sampled_gaussian,
 )
-from tff_clipping.privacy.plans import base_plan, obligations
+from tff_clipping.privacy.plans import base_plan
 
 SAMPLINGS = tuple(sampled_gaussian.RELATIONS)
+
+
+class SamplerParameters(NamedTuple):
+  """What a sampler of clients has to do for the plan's figures to hold.
+
+  Attributes:
+    scheme: 'poisson', 'random_allocation', 'fixed_size' or 'none'.
+    num_clients: The population to draw from.
+    sampling_prob: Each client's chance to be in a round. Under 'poisson' the
+      clients' draws are independent and a cohort may be empty. Under
+      'random_allocation' each client draws one of the 1 / sampling_prob rounds
+      of each epoch, independently of all others.
+    cohort_size: The exact size of a cohort; None under 'poisson' and
+      'random_allocation'.
+  """
+
+  scheme: str
+  num_clients: int
+  sampling_prob: float
+  cohort_size: int | None
+
+
+class ShareParameters(NamedTuple):
+  """What an aggregator needs whose noise comes in shares of the clients.
+
+  The noise of m shares is what the plan charges; what is released has that of M
+  shares in every round.
+
+  Attributes:
+    noise_multiplier: z, the noise of m shares over the clipping norm.
+    clients_per_round: P, the constant by which the noisy sum is divided.
+    min_clients_per_round: m, the least cohort of the population and of its
+      neighbours.
+    max_clients_per_round: M, the largest.
+  """
+
+  noise_multiplier: float
+  clients_per_round: int
+  min_clients_per_round: int
+  max_clients_per_round: int
+
+  @property
+  def share_multiplier(self) -> float:
+    """z / sqrt(m): the noise of one client over the clipping norm.
+
+    An empty cohort sends nothing, so that m = 0 counts as m = 1.
+    """
+    return self.noise_multiplier / math.sqrt(max(self.min_clients_per_round, 1))
+
+  @property
+  def release_multiplier(self) -> float:
+    """z sqrt(M / m): the noise on the sum that is released, over the norm."""
+    return self.share_multiplier * math.sqrt(self.max_clients_per_round)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,10 +111,7 @@ class PrivacyPlan(base_plan.BasePlan):
 
   @property
   def allows_new_draws(self) -> bool:
-    """Whether a round may be run again with another cohort and other noise.
-
-    Not under 'random_allocation', where the rounds of an epoch are one draw.
-    """
+    """Not under 'random_allocation', where an epoch is one draw."""
     return self.sampling != 'random_allocation'
 
   @property
@@ -86,10 +136,10 @@ class PrivacyPlan(base_plan.BasePlan):
     return self.noise_multiplier * math.sqrt((self.num_rounds + 1) / 2)
 
   @property
-  def sampler_parameters(self) -> obligations.SamplerParameters:
+  def sampler_parameters(self) -> SamplerParameters:
     """What a sampler of clients has to do."""
     has_size = self.sampling in ('fixed_size', 'none')
-    return obligations.SamplerParameters(
+    return SamplerParameters(
       self.sampling,
       self.num_clients,
       self.sampling_prob,
@@ -97,7 +147,7 @@ class PrivacyPlan(base_plan.BasePlan):
     )
 
   @property
-  def share_parameters(self) -> obligations.ShareParameters:
+  def share_parameters(self) -> ShareParameters:
     """What an aggregator has to add if the clients bring shares of the noise.
 
     Its bounds hold for the population and for its neighbours: where all clients
@@ -116,7 +166,7 @@ class PrivacyPlan(base_plan.BasePlan):
     cohort = self.clients_per_round
     # Those of neighbours, where all take part.
     more = 1 if self.sampling == 'none' else 0
-    return obligations.ShareParameters(
+    return ShareParameters(
       self.noise_multiplier, cohort, cohort - more, cohort + more
     )
 
@@ -124,7 +174,7 @@ class PrivacyPlan(base_plan.BasePlan):
     cohorts = self._round.cohorts
     accountants.check_accountant(self.accountant, cohorts.sampling)
     return {
-      'num_rounds': ranges.check_num_rounds(self.num_rounds),
+      'num_rounds': ranges.check_count('num_rounds', self.num_rounds),
       'num_clients': cohorts.num_clients,
       'clients_per_round': cohorts.clients_per_round,
     }

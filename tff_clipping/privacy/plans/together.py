@@ -10,6 +10,7 @@ from tff_clipping.privacy.accounting import (
   sampled_gaussian,
   slack,
 )
+from tff_clipping.privacy.plans import words
 from tff_clipping.privacy.plans.base_plan import BasePlan
 
 
@@ -40,11 +41,13 @@ def compose_together(
 ) -> Spending:
   """Returns what the first rounds of some plans cost together.
 
-  It is more than any of them alone, and less than the sum of their epsilons,
-  which would hold for the sum of their deltas. Which run comes first, and which
-  models a later one begins with, does not matter: the composition is adaptive.
-  It holds where all of the plans are settled before the first run, and the
-  cohorts of each run are drawn independently of the others.
+  A client that is in the population of each run is protected so much against
+  who sees what all of them release. It is more than any run alone, and less
+  than the sum of their epsilons, which would hold for the sum of their deltas.
+  Which run comes first, and which models a later one begins with, does not
+  matter: the composition is adaptive. It holds where all of the plans are
+  settled before the first run, and the cohorts of each run are drawn
+  independently of the others.
 
   Args:
     runs: Plans, at least one, and how many rounds of each, at least 0. The
@@ -80,8 +83,11 @@ def compose_together(
           '`target_delta` must be given where plans have several: found '
           f'{target_delta:g} and {plan.target_delta:g}.'
         )
-  target_delta = ranges.check_target_delta(target_delta)
-  accountant = accountant or _choose_accountant(plans)
+  target_delta = ranges.check('target_delta', target_delta)
+  if accountant is None:
+    names = {plan.accountant for plan in plans}
+    by_default = 'rdp' if 'rdp' in names else 'pld'
+    accountant = names.pop() if len(names) == 1 else by_default
   accountants.check_accountant(accountant)
   parts = [part for plan, count in runs if count for part in plan.parts(count)]
   epsilon = 0.0
@@ -103,9 +109,21 @@ def compose_together(
   )
 
 
-def _choose_accountant(plans: Sequence[BasePlan]) -> str:
-  """Returns the accountant that adds plans up."""
-  names = {plan.accountant for plan in plans}
-  if len(names) == 1:
-    return names.pop()
-  return 'rdp' if 'rdp' in names else 'pld'
+def describe_together(
+  spent: Spending, num_runs: int, caveats: Sequence[str], needs: str
+) -> str:
+  """Returns what runs promise together, and where, with what else it needs."""
+  guarantee = words.state_guarantee(
+    spent.epsilon, spent.target_delta, spent.relation
+  )
+  text = (
+    f'Together, the {spent.num_releases} releases of {num_runs} '
+    f'run{"s" if num_runs > 1 else ""} satisfy client-level {guarantee}, by '
+    f'{words.name_accountant(spent.accountant)}, for each client that is in '
+    'the populations of all of them. That holds where it was settled before '
+    'the first of them which runs there would be, with which noise and how '
+    f'many releases.{needs}'
+  )
+  if caveats:
+    text = f'{words.state_caveats(caveats)} Without that: {text}'
+  return text

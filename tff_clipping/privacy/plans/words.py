@@ -74,13 +74,7 @@ def state_guarantee(
   target_delta: float,
   relation: sampled_gaussian.Relation,
 ) -> str:
-  """Returns epsilon, delta and the neighbours that they are for.
-
-  Args:
-    epsilon: Epsilon.
-    target_delta: Delta.
-    relation: When two populations are neighbours.
-  """
+  """Returns epsilon, delta and the neighbours that they are for."""
   return (
     f'({rounding.format_up(epsilon)}, '
     f'{rounding.format_up(target_delta, digits=6)})-differential privacy with '
@@ -93,13 +87,7 @@ def state_promise(
   target_delta: float,
   relation: sampled_gaussian.Relation,
 ) -> str:
-  """Returns what epsilon and delta promise, in a sentence.
-
-  Args:
-    epsilon: What holds for the clients that are drawn.
-    target_delta: Its delta.
-    relation: The neighbouring relation that it is for.
-  """
+  """Returns what epsilon and delta promise, in a sentence."""
   if epsilon > _LARGEST_EPSILON:
     return (
       f'In words: an epsilon of {rounding.format_up(epsilon)} promises next to '
@@ -118,13 +106,7 @@ def state_attack(
   false_positive_rate: float,
   relation: sampled_gaussian.Relation,
 ) -> str:
-  """Returns what the best attack gets right, in a sentence.
-
-  Args:
-    true_positive_rate: The largest that any attack has.
-    false_positive_rate: At this rate.
-    relation: The neighbouring relation of both.
-  """
+  """Returns the largest true-positive rate of any attack, in a sentence."""
   attack = RELATIONS[relation].attack.format(
     wrong=f'{100 * false_positive_rate:g}',
     right=rounding.format_up(100 * true_positive_rate, digits=3),
@@ -136,22 +118,8 @@ def state_attack(
 
 
 def state_caveats(caveats: Sequence[str]) -> str:
-  """Returns what takes a guarantee away, as a sentence.
-
-  Args:
-    caveats: Main clauses without a full stop.
-  """
+  """Returns main clauses that take a guarantee away, as a sentence."""
   return f'No guarantee as it was run: {"; ".join(caveats)}.'
-
-
-def add_caveats(text: str, caveats: Sequence[str]) -> str:
-  """Returns a plan's description after what takes its guarantee away.
-
-  Args:
-    text: The description.
-    caveats: As in `state_caveats`.
-  """
-  return f'{state_caveats(caveats)} The plan: {text}' if caveats else text
 
 
 def count_rounds(num_rounds: int) -> str:
@@ -160,12 +128,7 @@ def count_rounds(num_rounds: int) -> str:
 
 
 def name_accountant(accountant: str) -> str:
-  """Returns the name of an accountant, and of the packages that compute it.
-
-  Args:
-    accountant: 'rdp', whose orders are turned into an epsilon by dp-accounting;
-      'pld', which this package composes; or 'gaussian', which is exact.
-  """
+  """Returns the name of an accountant, and of the packages that compute it."""
   title = accountants.TABLE[accountant].title
   if accountant == 'gaussian':
     return title
@@ -196,18 +159,16 @@ def describe_plan(plan: BasePlan, caveats: Sequence[str] = ()) -> str:
       '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found '
       f'{type(plan).__name__}.'
     )
-  return add_caveats(text, caveats)
+  guarantee = state_guarantee(plan.epsilon, plan.target_delta, plan.relation)
+  text = (
+    f'Training for {count_rounds(plan.num_rounds)} satisfies client-level '
+    f'{guarantee}: {text}'
+  )
+  return f'{state_caveats(caveats)} The plan: {text}' if caveats else text
 
 
 def describe_tightest(plan: BasePlan) -> str:
-  """Returns that a tighter accountant charges less, in a sentence.
-
-  Args:
-    plan: The plan.
-
-  Returns:
-    A sentence; '' if the plan's own accountant shows no more.
-  """
+  """Returns that a tighter accountant charges less; '' if it does not."""
   if plan.accountant != 'rdp':
     return ''
   tightest = rounding.format_up(plan.tightest_epsilon)
@@ -219,53 +180,42 @@ def describe_tightest(plan: BasePlan) -> str:
 
 
 def state_pld(plans: Sequence[BasePlan]) -> str:
-  """Returns that 'pld' is proved too, and for what not, as a sentence's end.
-
-  Args:
-    plans: What is charged by 'rdp', some of it at least.
-  """
+  """Returns that 'pld' is proved too, and for what not, as a sentence's end."""
   # The sampling of noise in shares, which may be integers.
-  unless = ''
-  if any(plan.sampling == 'fixed_size' for plan in plans):
-    unless = ' (but for noise in integers)'
+  in_shares = any(plan.sampling == 'fixed_size' for plan in plans)
   return (
-    f'{accountants.TABLE["pld"].title}, which is proved too{unless}: '
-    '--accountant=pld.'
+    f'{accountants.TABLE["pld"].title}, which is proved too'
+    f'{" (but for noise in integers)" if in_shares else ""}: --accountant=pld.'
   )
 
 
 def _describe_independent(plan: PrivacyPlan) -> str:
-  """Returns what is done in each round, and what it guarantees."""
+  """Returns what is done in each round."""
   ((one, _),) = plan.parts(plan.num_rounds)
-  rounds = count_rounds(plan.num_rounds)
-  who = _describe_cohort(one.cohorts)
-  noise = (
-    'Gaussian noise of standard deviation '
-    f'{rounding.format_down(plan.noise_multiplier, digits=6)} times the '
-    'clipping norm is added to the sum of the clipped updates'
-  )
-  guarantee = state_guarantee(plan.epsilon, plan.target_delta, plan.relation)
-  accountant = name_accountant(plan.accountant)
   return (
-    f'Training for {rounds} satisfies client-level {guarantee}: in each round '
-    f'{who} and {noise}; accounted for by {accountant}.'
+    f'in each round {_describe_cohort(one.cohorts)} and Gaussian noise of '
+    'standard deviation '
+    f'{rounding.format_down(plan.noise_multiplier, digits=6)} times the '
+    'clipping norm is added to the sum of the clipped updates; accounted for '
+    f'by {name_accountant(plan.accountant)}.'
   )
 
 
 def _describe_correlated(plan: CorrelatedNoisePlan) -> str:
-  """Returns what a plan with correlated noise does, and what it guarantees."""
-  most = plan.max_participations
+  """Returns what is done in a run whose noise is correlated."""
+  ((one, most),) = plan.parts(plan.num_rounds)
   clients, cohort = plan.num_clients, plan.clients_per_round
-  if plan.cohorts.is_amplified:
+  if plan.is_amplified:
     who = (
       f'the {clients} clients are in {plan.min_separation} fixed groups that '
       'take turns, each client of a group takes part in its turn independently '
-      f'with probability {plan.cohorts.turn.sampling_prob:.6g} ({cohort} '
+      f'with probability {one.cohorts.sampling_prob:.6g} ({cohort} '
       'expected), in secret'
     )
     mechanism = f'as {most} Poisson-sampled Gaussian mechanisms'
     end = f', by {name_accountant(plan.accountant)}.'
   else:
+    most = plan.max_participations
     times = 'once' if most == 1 else f'{most} times'
     who = (
       f'up to {cohort} of the {clients} clients take part in a round, a client '
@@ -274,10 +224,8 @@ def _describe_correlated(plan: CorrelatedNoisePlan) -> str:
     )
     mechanism = 'exactly as one Gaussian mechanism'
     end = '. Nothing is assumed to be secret or random about who takes part.'
-  guarantee = state_guarantee(plan.epsilon, plan.target_delta, plan.relation)
   return (
-    f'Training for {count_rounds(plan.num_rounds)} satisfies client-level '
-    f'{guarantee}: {who}, and the sum of the clipped updates has '
+    f'{who}, and the sum of the clipped updates has '
     f'{plan.strategy.describe()}, whose draws have a standard deviation of '
     f'{rounding.format_down(plan.noise_multiplier, digits=6)} times the '
     f'clipping norm; accounted for {mechanism}, which one client changes by '
