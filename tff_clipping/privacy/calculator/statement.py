@@ -6,7 +6,7 @@ From the ledger of the run, and from what stands beside it in the run's folder.
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tff_clipping.privacy.accounting import rounding
@@ -18,21 +18,57 @@ from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
 
 _FALSE_POSITIVE_RATE = 0.01
 
-# What no epsilon here includes; docs/privacy.md says more.
-_NOT_COVERED = (
-  'Several clients of one person: the unit is the client.',
-  'The server, which sees what clients send before noise is added, unless it '
-  'is added elsewhere; and whoever can read its files.',
-  "Choices that were made by looking at the clients' data: {norm}, learning "
-  'rates, the model.',
-  'Other runs on the same clients, and other uses of their data.',
-  'What was published beside the models and what is computed from them: how '
-  'long a round took, logs, exact metrics.',
-  'Randomness that somebody can guess: the seed of the cohorts and the key of '
-  'the noise must be secret.',
-  'Whether the program did what its ledger says: a ledger is a record, and its '
-  'digests find accidents, not forgery.',
-)
+# The points are what no epsilon here includes; docs/privacy.md says more.
+_STATEMENT = """\
+# Statement on differential privacy
+
+## Caveats
+
+{caveats}
+
+## What was trained
+
+A model was trained in rounds by federated learning. In each round what the \
+clients that took part sent was clipped to a norm of c, and its sum was \
+released with random noise.
+
+{training}
+
+## What is promised
+
+{promise}
+
+## What is not covered
+
+* Several clients of one person: the unit is the client.
+* The server, which sees what clients send before noise is added, unless it is \
+added elsewhere; and whoever can read its files.
+* Choices that were made by looking at the clients' data: {norm}, learning \
+rates, the model.
+* Other runs on the same clients, and other uses of their data.
+* What was published beside the models and what is computed from them: how \
+long a round took, logs, exact metrics.
+* Randomness that somebody can guess: the seed of the cohorts and the key of \
+the noise must be secret.
+* Whether the program did what its ledger says: a ledger is a record, and its \
+digests find accidents, not forgery.
+
+## How it was computed
+
+{computation}
+
+The true-positive rate is by privacy loss distributions, for noise that is \
+continuous.
+
+{record}
+
+## Digests (SHA-256)
+
+Of the files that this statement rests on, and of the final model where it is \
+there.
+
+{digests}
+"""
 
 # What is said of the settings of a run, if they are there.
 _SETTINGS = {
@@ -56,44 +92,45 @@ def format_statement(
   plan = ledger.plan
   promised = dataclasses.replace(plan, num_rounds=plan.permitted_rounds)
   experiment = _read_experiment(ledger)
-  norm = 'the clipping norm'
-  if experiment.get('clipping') == 'adaptive':
-    norm = 'where the clipping norm began'  # How it adapts is paid for.
-  blocks = [
-    '# Statement on differential privacy',
-    '## Caveats',
-    *_state_caveats(ledger),
-    '## What was trained',
-    *_describe_training(ledger, experiment),
-    '## What is promised',
-    *_state_promise(ledger, promised),
-    '## What is not covered',
-    _points(point.format(norm=norm) for point in _NOT_COVERED),
-    '## How it was computed',
-    *_describe_computation(promised, record),
-    '## Digests (SHA-256)',
-    *_list_digests(ledger),
-  ]
-  return '\n\n'.join(blocks) + '\n'
-
-
-def _state_caveats(ledger: ledger_contents.LedgerContents) -> list[str]:
-  """Returns what takes the promise away."""
-  if not ledger.caveats:
-    return ['No caveat is recorded in the ledger of this run.']
-  return [
-    'This run does not have the guarantee that is stated below. It would have '
-    'it but for this:',
-    _points(ledger.caveats),
-  ]
+  adapts = experiment.get('clipping') == 'adaptive'
+  caveats = 'No caveat is recorded in the ledger of this run.'
+  if ledger.caveats:
+    caveats = (
+      'This run does not have the guarantee that is stated below. It would '
+      'have it but for this:\n\n'
+    ) + '\n'.join(f'* {_escape(each)}' for each in ledger.caveats)
+  made = {
+    'Date': record['date'],
+    'Versions': ', '.join(f'{k} {v}' for k, v in record['versions'].items()),
+    'Command': record['command'],
+  }
+  digests = (
+    {} if ledger.run_id is None else {'Number of the run': ledger.run_id}
+  )
+  for name in dict.fromkeys((ledger.path.name, *_FILES)):
+    path = ledger.path.parent / name
+    if path.is_file():
+      digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+  return _STATEMENT.format(
+    caveats=caveats,
+    training=_table(_describe_training(ledger, experiment, adapts=adapts)),
+    promise=_state_promise(ledger, promised),
+    # How it adapts is paid for.
+    norm='where the clipping norm began' if adapts else 'the clipping norm',
+    computation=_escape(words.describe_plan(promised)),
+    record=_table(made),
+    digests=_table(digests),
+  )
 
 
 def _describe_training(
-  ledger: ledger_contents.LedgerContents, experiment: Mapping[str, Any]
-) -> list[str]:
+  ledger: ledger_contents.LedgerContents,
+  experiment: Mapping[str, Any],
+  *,
+  adapts: bool,
+) -> dict[str, str]:
   """Returns what was trained, as far as the run's folder says it."""
   plan = ledger.plan
-  adapts = experiment.get('clipping') == 'adaptive'
   rows = {
     name: f'{experiment[key]}'
     for name, key in _SETTINGS.items()
@@ -103,34 +140,25 @@ def _describe_training(
     rows['Clipping norm c'] = f'adaptive, from {rows["Clipping norm c"]}'
   noise_multiplier = rounding.format_down(plan.noise_multiplier, digits=6)
   size = f'{noise_multiplier} times c, standard deviation of each coordinate'
+  noise = 'Noise on the sum'
   if isinstance(plan, CorrelatedNoisePlan):
     noise = 'Noise of a draw'
   elif adapts:
     noise = 'Noise on the sum and on the bits that adapt c, together'
     # The noise on the sum alone is larger.
     size = f'a noise multiplier of {noise_multiplier}'
-  else:
-    noise = 'Noise on the sum'
-  return [
-    'A model was trained in rounds by federated learning. In each round what '
-    'the clients that took part sent was clipped to a norm of c, and its sum '
-    'was released with random noise.',
-    _table(
-      {
-        **rows,
-        'Clients in all': f'{plan.num_clients}',
-        'Clients in a round': f'{plan.clients_per_round}',
-        'Rounds released': f'{ledger.num_releases} of {plan.num_rounds} '
-        'planned',
-        noise: size,
-      }
-    ),
-  ]
+  return {
+    **rows,
+    'Clients in all': f'{plan.num_clients}',
+    'Clients in a round': f'{plan.clients_per_round}',
+    'Rounds released': f'{ledger.num_releases} of {plan.num_rounds} planned',
+    noise: size,
+  }
 
 
 def _state_promise(
   ledger: ledger_contents.LedgerContents, promised: BasePlan
-) -> list[str]:
+) -> str:
   """Returns what is promised, in words and in numbers."""
   epsilon, delta = promised.epsilon, promised.target_delta
   relation = promised.relation
@@ -155,53 +183,16 @@ def _state_promise(
     )
   percent = f'{100 * _FALSE_POSITIVE_RATE:g} %'
   neighbours = words.RELATIONS[relation].neighbours
-  return [
-    *map(_escape, paragraphs),
-    _table(
-      {
-        'Unit of protection': 'one client, with all of its data',
-        'Neighbouring relation': f'{relation.value}: {neighbours}',
-        'Epsilon': rounding.format_up(epsilon),
-        'Delta': rounding.format_up(delta, digits=6),
-        f'True-positive rate at {percent} false positives, at most': (
-          f'{rounding.format_up(100 * rate, digits=3)} %'
-        ),
-      }
+  figures = {
+    'Unit of protection': 'one client, with all of its data',
+    'Neighbouring relation': f'{relation.value}: {neighbours}',
+    'Epsilon': rounding.format_up(epsilon),
+    'Delta': rounding.format_up(delta, digits=6),
+    f'True-positive rate at {percent} false positives, at most': (
+      f'{rounding.format_up(100 * rate, digits=3)} %'
     ),
-  ]
-
-
-def _describe_computation(
-  promised: BasePlan, record: Mapping[str, Any]
-) -> list[str]:
-  """Returns what the figures rest on."""
-  versions = ', '.join(f'{k} {v}' for k, v in record['versions'].items())
-  return [
-    _escape(words.describe_plan(promised)),
-    'The true-positive rate is by privacy loss distributions, for noise that '
-    'is continuous.',
-    _table(
-      {
-        'Date': record['date'],
-        'Versions': versions,
-        'Command': record['command'],
-      }
-    ),
-  ]
-
-
-def _list_digests(ledger: ledger_contents.LedgerContents) -> list[str]:
-  """Returns what identifies the run and its files."""
-  rows = {} if ledger.run_id is None else {'Number of the run': ledger.run_id}
-  for name in dict.fromkeys((ledger.path.name, *_FILES)):
-    path = ledger.path.parent / name
-    if path.is_file():
-      rows[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-  return [
-    'Of the files that this statement rests on, and of the final model where '
-    'it is there.',
-    _table(rows),
-  ]
+  }
+  return '\n\n'.join([*map(_escape, paragraphs), _table(figures)])
 
 
 def _read_experiment(
@@ -214,11 +205,6 @@ def _read_experiment(
   except (OSError, ValueError, LookupError, TypeError):
     return {}
   return found if isinstance(found, Mapping) else {}
-
-
-def _points(points: Iterable[str]) -> str:
-  """Returns a list in Markdown."""
-  return '\n'.join(f'* {_escape(each)}' for each in points)
 
 
 def _table(rows: Mapping[str, str]) -> str:
