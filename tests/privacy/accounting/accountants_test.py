@@ -22,50 +22,29 @@ from tff_clipping.privacy.accounting import (
 from tff_clipping.privacy.plans import functions
 
 
-# TensorFlow Privacy, compute_dp_sgd_privacy_test.py: population, batch, noise
-# multiplier, epochs, delta, epsilon.
+# TensorFlow Privacy, compute_dp_sgd_privacy_test.py: two runs of 15 and 30
+# epochs; of test_compute_dp_sgd_example_privacy, 1.2 epochs of batches of a
+# hundredth with and without subsampling. Opacus, tests/accountants_test.py:
+# sampling rate 0.04; its PRV accountant is precise to 0.01.
 @pytest.mark.parametrize(
-  ('population', 'batch', 'noise', 'epochs', 'delta', 'epsilon'),
+  (
+    *('num_clients', 'clients_per_round', 'num_rounds', 'noise_multiplier'),
+    *('target_delta', 'sampling', 'accountant', 'epsilon', 'slack'),
+  ),
   [
-    (60000, 150, 1.3, 15, 1e-5, 0.7242234026109595),
-    (100000, 100, 1.0, 30, 1e-7, 1.4154988495444842),
+    (60000, 150, 6000, 1.3, 1e-5, 'poisson', 'rdp', 0.7242234026, 1e-6),
+    (100000, 100, 30000, 1.0, 1e-7, 'poisson', 'rdp', 1.41549885, 1e-6),
+    (10000, 100, 120, 0.7, 1e-5, 'poisson', 'rdp', 3.2392676, 5e-5),
+    (10000, 100, 120, 0.7, 1e-5, 'poisson', 'pld', 2.4612381, 5e-5),
+    (10000, 10000, 2, 0.7, 1e-5, 'none', 'rdp', 10.8602036, 5e-5),
+    (10000, 10000, 2, 0.7, 1e-5, 'none', 'pld', 10.1224946, 5e-5),
+    (100000, 4000, 2250, 1.5, 1e-5, 'poisson', 'rdp', 7.32911117, 1.3e-4),
+    (100000, 4000, 2249, 1.5, 1e-5, 'poisson', 'pld', 6.777395712, 1.6e-3),
   ],
 )
-def test_published_epsilons_of_tf_privacy(
-  population, batch, noise, epochs, delta, epsilon
-):
-  assert functions.compute_epsilon(
-    num_clients=population,
-    clients_per_round=batch,
-    num_rounds=epochs * population // batch,
-    noise_multiplier=noise,
-    target_delta=delta,
-  ) == pytest.approx(epsilon, rel=1e-6)
-
-
-# The same file, test_compute_dp_sgd_example_privacy: 1.2 epochs of batches of a
-# hundredth, noise multiplier 0.7, delta 1e-5; with and without subsampling.
-@pytest.mark.parametrize(
-  ('sampling', 'batch', 'rounds', 'accountant', 'epsilon'),
-  [
-    ('poisson', 100, 120, 'rdp', 3.2392676),
-    ('poisson', 100, 120, 'pld', 2.4612381),
-    ('none', 10000, 2, 'rdp', 10.8602036),
-    ('none', 10000, 2, 'pld', 10.1224946),
-  ],
-)
-def test_published_epsilons_of_tf_privacy_by_accountant(
-  sampling, batch, rounds, accountant, epsilon
-):
-  assert functions.compute_epsilon(
-    num_clients=10000,
-    clients_per_round=batch,
-    num_rounds=rounds,
-    noise_multiplier=0.7,
-    target_delta=1e-5,
-    sampling=sampling,
-    accountant=accountant,
-  ) == pytest.approx(epsilon, rel=5e-5)
+def test_published_epsilons(epsilon, slack, **setting):
+  found = functions.compute_epsilon(**setting)
+  assert found == pytest.approx(epsilon, rel=slack)
 
 
 @pytest.mark.slow
@@ -111,23 +90,6 @@ def test_tutorial_of_tf_privacy():
   assert published == pytest.approx(3.01, abs=0.005)
   epsilon = functions.compute_epsilon(target_delta=1e-5, **setting)
   assert 2.3 < epsilon < published
-
-
-# Opacus, tests/accountants_test.py: sampling rate 0.04, delta 1e-5.
-@pytest.mark.parametrize(
-  ('accountant', 'rounds', 'epsilon'),
-  # Opacus' PRV accountant is precise to 0.01.
-  [('rdp', 2250, 7.32911117143), ('pld', 2249, 6.777395712150674)],
-)
-def test_published_epsilons_of_opacus(accountant, rounds, epsilon):
-  assert functions.compute_epsilon(
-    num_clients=100000,
-    clients_per_round=4000,
-    num_rounds=rounds,
-    noise_multiplier=1.5,
-    target_delta=1e-5,
-    accountant=accountant,
-  ) == pytest.approx(epsilon, abs=1e-3 if accountant == 'rdp' else 0.011)
 
 
 def compute_gaussian_epsilon(noise_over_sensitivity, delta):

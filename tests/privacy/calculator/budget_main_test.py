@@ -125,9 +125,15 @@ def test_a_wrong_flag_is_named(capsys, arguments, name):
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    (['--target_delta=1e-5'], '--num_clients must be given; without it all of'),
+    (
+      ['--target_delta=1e-5'],
+      'all but one of --num_clients, --clients_per_round',
+    ),
     ([*PAPER[:2]], '--target_delta must be given'),
-    ([*PAPER, '--num_rounds=1'], 'must be given, found --num_rounds.'),
+    (
+      [*PAPER, '--num_rounds=1'],
+      'found --num_clients, --clients_per_round, --num_rounds.',
+    ),
     ([*ONE_ROUND, '--num_clients=79'], '--clients_per_round must be at most'),
     ([*ONE_ROUND, '--accountant=gaussian'], "must be 'rdp' or 'pld' where"),
     ([*ONE_ROUND, '--flagfile=/missing'], '/missing'),

@@ -13,7 +13,10 @@ from tff_clipping.privacy.plans.plan import PrivacyPlan
 
 SAMPLINGS = (*INDEPENDENT, *by_name.SAMPLINGS)
 
-SOLVABLE = ('target_epsilon', 'noise_multiplier', 'num_rounds')
+_NUMBERS = (
+  *('num_clients', 'clients_per_round'),
+  *('target_epsilon', 'noise_multiplier', 'num_rounds'),
+)
 
 # The constructor of a plan that solves for a number.
 _CONSTRUCTORS = {
@@ -25,8 +28,7 @@ _CONSTRUCTORS = {
 }
 # What a plan may be given of a question, whatever its noise.
 _GIVEN = (
-  *('num_clients', 'clients_per_round', 'sampling', 'target_delta'),
-  *('target_epsilon', 'noise_multiplier', 'num_rounds'),
+  *(*_NUMBERS, 'sampling', 'target_delta'),
   *('noise_to_clients_ratio', 'accountant'),
 )
 
@@ -38,10 +40,8 @@ MAX_STRATEGY_ROUNDS = 100_000
 class Question:
   """What is given, with one of five numbers left to solve for.
 
-  Two of `target_epsilon`, `noise_multiplier` and `num_rounds`, with
-  `num_clients` and `clients_per_round`; or all three, without `num_clients`, to
-  solve for that; or `noise_to_clients_ratio` with `target_epsilon` and
-  `num_rounds`, to solve for `clients_per_round`. What is solved for is None.
+  What is solved for is None. For `clients_per_round`, `noise_to_clients_ratio`
+  is given and no `noise_multiplier`.
 
   Attributes:
     target_delta: As the attribute of a plan, and so are those below.
@@ -111,39 +111,24 @@ class Question:
     """The number that is not given."""
     if self.noise_to_clients_ratio is not None:
       return 'clients_per_round'
-    if self.num_clients is None:
-      return 'num_clients'
-    return next(name for name in SOLVABLE if getattr(self, name) is None)
+    return next(name for name in _NUMBERS if getattr(self, name) is None)
 
   def _check_what_is_given(self) -> None:
     """Raises unless one number is left."""
-    given = [name for name in SOLVABLE if getattr(self, name) is not None]
-    listed = ' and '.join(f'`{name}`' for name in given) or 'none of them'
+    given = [name for name in _NUMBERS if getattr(self, name) is not None]
     if self.noise_to_clients_ratio is not None:
-      if given != ['target_epsilon', 'num_rounds']:
-        raise ValueError(
-          '`noise_to_clients_ratio` must be given with `target_epsilon` and '
-          f'`num_rounds` alone, found {listed}.'
-        )
-      needed = {'num_clients'}
-    elif len(given) == 3 and self.num_clients is None:
-      needed = {'clients_per_round'}
-    elif len(given) == 2 and self.num_clients is not None:
-      needed = {'clients_per_round'}
-    elif self.num_clients is None:
-      raise ValueError(
-        '`num_clients` must be given; without it all of `target_epsilon`, '
-        '`noise_multiplier` and `num_rounds`, to solve for it, found '
-        f'{listed}.'
-      )
+      is_right = given == ['num_clients', 'target_epsilon', 'num_rounds']
     else:
-      raise ValueError(
-        'exactly two of `target_epsilon`, `noise_multiplier` and `num_rounds` '
-        f'must be given, found {listed}.'
+      is_right = len(given) == 4 and 'clients_per_round' in given
+    if not is_right:
+      numbers, found = (
+        ', '.join(f'`{name}`' for name in names) for names in (_NUMBERS, given)
       )
-    for name in needed:
-      if getattr(self, name) is None:
-        raise ValueError(f'`{name}` must be given, found none.')
+      raise ValueError(
+        f'all but one of {numbers} must be given, or `noise_to_clients_ratio` '
+        'in place of `clients_per_round` and `noise_multiplier`, found '
+        f'{found or "none"}.'
+      )
 
 
 def solve(
@@ -164,10 +149,6 @@ def solve(
     for name in _GIVEN
     if getattr(question, name) is not None
   }
-  if question.solved_for in given:
-    raise ValueError(
-      f'`{question.solved_for}` must not be given where it is solved for.'
-    )
   constructor = _CONSTRUCTORS[question.solved_for]
   if not question.is_correlated:
     if question.accountant is None and question.sampling == 'random_allocation':
