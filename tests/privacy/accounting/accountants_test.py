@@ -27,23 +27,24 @@ from tff_clipping.privacy.plans import functions
 # hundredth with and without subsampling. Opacus, tests/accountants_test.py:
 # sampling rate 0.04; its PRV accountant is precise to 0.01.
 @pytest.mark.parametrize(
-  (
-    *('num_clients', 'clients_per_round', 'num_rounds', 'noise_multiplier'),
-    *('target_delta', 'sampling', 'accountant', 'epsilon', 'slack'),
-  ),
+  ('setting', 'epsilon', 'slack'),
   [
-    (60000, 150, 6000, 1.3, 1e-5, 'poisson', 'rdp', 0.7242234026, 1e-6),
-    (100000, 100, 30000, 1.0, 1e-7, 'poisson', 'rdp', 1.41549885, 1e-6),
-    (10000, 100, 120, 0.7, 1e-5, 'poisson', 'rdp', 3.2392676, 5e-5),
-    (10000, 100, 120, 0.7, 1e-5, 'poisson', 'pld', 2.4612381, 5e-5),
-    (10000, 10000, 2, 0.7, 1e-5, 'none', 'rdp', 10.8602036, 5e-5),
-    (10000, 10000, 2, 0.7, 1e-5, 'none', 'pld', 10.1224946, 5e-5),
-    (100000, 4000, 2250, 1.5, 1e-5, 'poisson', 'rdp', 7.32911117, 1.3e-4),
-    (100000, 4000, 2249, 1.5, 1e-5, 'poisson', 'pld', 6.777395712, 1.6e-3),
+    ((60000, 150, 6000, 1.3, 1e-5, 'poisson', 'rdp'), 0.7242234026, 1e-6),
+    ((100000, 100, 30000, 1.0, 1e-7, 'poisson', 'rdp'), 1.41549885, 1e-6),
+    ((10000, 100, 120, 0.7, 1e-5, 'poisson', 'rdp'), 3.2392676, 5e-5),
+    ((10000, 100, 120, 0.7, 1e-5, 'poisson', 'pld'), 2.4612381, 5e-5),
+    ((10000, 10000, 2, 0.7, 1e-5, 'none', 'rdp'), 10.8602036, 5e-5),
+    ((10000, 10000, 2, 0.7, 1e-5, 'none', 'pld'), 10.1224946, 5e-5),
+    ((100000, 4000, 2250, 1.5, 1e-5, 'poisson', 'rdp'), 7.32911117, 1.3e-4),
+    ((100000, 4000, 2249, 1.5, 1e-5, 'poisson', 'pld'), 6.777395712, 1.6e-3),
   ],
 )
-def test_published_epsilons(epsilon, slack, **setting):
-  found = functions.compute_epsilon(**setting)
+def test_published_epsilons(setting, epsilon, slack):
+  names = (
+    *('num_clients', 'clients_per_round', 'num_rounds', 'noise_multiplier'),
+    *('target_delta', 'sampling', 'accountant'),
+  )
+  found = functions.compute_epsilon(**dict(zip(names, setting, strict=True)))
   assert found == pytest.approx(epsilon, rel=slack)
 
 
