@@ -63,6 +63,10 @@ def _compute(
     raise ValueError(
       'a ledger, or the folder of a run, must be given; see --help.'
     )
+  if values.statement is not None and len(values.ledgers) > 1:
+    raise ValueError(
+      f'`statement` must be given with one ledger, found {len(values.ledgers)}.'
+    )
   try:
     ledgers = [ledger_contents.read_ledger(path) for path in values.ledgers]
   except OSError as error:
@@ -87,23 +91,19 @@ def _compute(
     'statement': values.statement,
   }
   if values.statement is not None:
-    _write_statement(values.statement, ledgers, record)
+    _write_statement(values.statement, ledgers[0], record)
   return answer
 
 
 def _write_statement(
   path: str,
-  ledgers: Sequence[ledger_contents.LedgerContents],
+  ledger: ledger_contents.LedgerContents,
   record: dict[str, Any],
 ) -> None:
   """Writes the statement on the run of one ledger."""
-  if len(ledgers) > 1:
-    raise ValueError(
-      f'`statement` must be given with one ledger, found {len(ledgers)}.'
-    )
   if not path.lower().endswith('.md'):
     raise ValueError(f'`statement` must end in .md, found {path!r}.')
-  text = statement.format_statement(ledgers[0], record)
+  text = statement.format_statement(ledger, record)
   command_line.write_new_file(path, text, 'statement')
 
 
