@@ -9,10 +9,11 @@ import math
 import sys
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 from absl import app, flags
 
-from analysis import markup, stats
+from analysis import markup, stats, tables
 
 _PUBLISHED = flags.DEFINE_string(
   'published', 'results', 'The folder of the published runs.'
@@ -27,12 +28,7 @@ _KEYS += ['model_norm', 'is_audited', 'variants']
 
 
 def compare(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
-  """Returns each run beside the published runs of its setting.
-
-  Args:
-    table: The rows of the runs to compare.
-    published: The rows of the published runs; those that are not finished do
-      not count.
+  """Returns each run of a table beside the finished published runs like it.
 
   Returns:
     With the names of the runs as index, columns algorithm, accuracy (percent),
@@ -42,34 +38,34 @@ def compare(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     the limit).
   """
   finished = published[published['is_complete']]
-  keys = _keys(finished)
-  lines = []
-  for key, (_, run) in zip(_keys(table), table.iterrows(), strict=True):
-    same = finished[[each == key for each in keys]]
-    found = stats.estimate(same['final_score'])
-    limit = math.nan
-    if found is not None:
-      limit = stats.prediction_margin(found)
-      limit = _WITHOUT_SPREAD if math.isnan(limit) else limit
-    mean = math.nan if found is None else found.mean
-    # A figure is printed with two decimals.
-    is_near = abs(run['final_score'] - mean) <= limit + 0.005
-    lines.append(
-      {
-        'algorithm': run['algorithm_name'],
-        'accuracy': run['final_score'],
-        'published': found,
-        'limit': limit,
-        'is_within': bool(run['is_complete'] and is_near),
-      }
-    )
-  return pd.DataFrame(lines, table.index)
+  known = finished['final_score'].groupby(_keys(finished)).agg(list)
+  found = [stats.estimate(known.get(key, ())) for key in _keys(table)]
+  means = [each.mean if each else math.nan for each in found]
+  limits = [
+    math.nan
+    if each is None
+    else stats.prediction_margin(each)
+    if each.num_seeds > 1
+    else _WITHOUT_SPREAD
+    for each in found
+  ]
+  # A figure is printed with two decimals.
+  is_near = (table['final_score'] - means).abs() <= np.array(limits) + 0.005
+  return pd.DataFrame(
+    {
+      'algorithm': table['algorithm_name'],
+      'accuracy': table['final_score'],
+      'published': pd.Series(found, table.index, dtype=object),
+      'limit': limits,
+      'is_within': table['is_complete'] & is_near,
+    }
+  )
 
 
-def _keys(table: pd.DataFrame) -> list[tuple]:
+def _keys(table: pd.DataFrame) -> pd.Series:
   norms = table['clipping_norm'].where(table['clips'] == 'models')
-  keyed = table.assign(model_norm=norms)[_KEYS].astype(object)
-  return list(keyed.where(keyed.notna(), None).itertuples(index=False))
+  keyed = table.assign(model_norm=norms)[_KEYS]
+  return keyed.astype(object).where(keyed.notna(), '').agg(tuple, axis=1)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -84,24 +80,19 @@ def main(argv: Sequence[str]) -> None:
     markup.show(f'error: {error}', sys.stderr)
     sys.exit(2)
   compared = compare(found.table, published)
-  shown = pd.DataFrame(
+  shown = tables.cells(
+    compared.reset_index().replace({'is_within': {True: 'yes', False: 'NO'}}),
     {
-      'run': compared.index,
-      'algorithm': compared['algorithm'],
-      'this run (%)': [
-        stats.number(value, '.2f') for value in compared['accuracy']
-      ],
-      'published (%)': [
-        str(found or stats.MISSING) for found in compared['published']
-      ],
-      'may differ by': [
-        stats.number(limit, '.2f') for limit in compared['limit']
-      ],
-      'within': compared['is_within'].map({True: 'yes', False: 'NO'}),
-    }
+      'run': ('run', ''),
+      'algorithm': ('algorithm', ''),
+      'this run (%)': ('accuracy', '.2f'),
+      'published (%)': ('published', '±'),
+      'may differ by': ('limit', '.2f'),
+      'within': ('is_within', ''),
+    },
   )
   left_out = [f'left out: {name}: {why}' for name, why in found.left_out]
-  markup.show('\n'.join([markup.text_table(shown), *left_out]))
+  markup.show('\n'.join([markup.text_table(shown), *left_out]), sys.stdout)
   if left_out or not compared['is_within'].all():
     sys.exit(1)
 

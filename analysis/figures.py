@@ -1,7 +1,7 @@
 """The figures of reports and pages: lines by round or by a quantity, and dots.
 
-One function draws them all: a figure is panels, a panel is lines. So figures
-are checked by their panels, and not by their pixels.
+A figure is a `Drawing`: a grid of functions, each of which draws on its axes.
+`draw` calls them, and adds the legends and the titles.
 """
 
 import collections
@@ -12,13 +12,14 @@ import math
 import pathlib
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
 import pandas as pd
-from matplotlib import axes, colors, figure, ticker
+from matplotlib import colors, figure, ticker
+from matplotlib.axes import Axes
 
 from analysis import names, stats
 from analysis.stats import Runs
@@ -41,6 +42,8 @@ _STYLE = {
   'font.family': 'DejaVu Sans',
   'font.size': 9.0,
   'axes.labelsize': 9.0,
+  'axes.titlelocation': 'left',
+  'axes.titlesize': _TITLE_SIZE,
   'axes.spines.top': False,
   'axes.spines.right': False,
   'axes.grid': True,
@@ -54,117 +57,63 @@ _STYLE = {
 }
 # A panel of the runs of several settings has no more lines.
 _MAX_LINES = 8
-# Of Figs. 1 and 2, 0 being the first round.
-_FIGURE_ROUND = 16
+_AXES = {'epsilon': 'privacy budget ε', 'clipping_norm': 'clipping norm c'}
 _ANGLE_LABEL = 'Angle to the last global update (degrees)'
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Line:
-  """A line, or a level where it has no x.
-
-  Attributes:
-    label: What the legend says.
-    look: How it is drawn: arguments of `Axes.plot`.
-    y: Its values; one for a level.
-    x: Where they are; None for a level.
-    low: The lower ends of its band; None without one.
-    high: The upper ends.
-    note: What stands beside its first point.
-  """
-
-  label: str
-  look: Mapping[str, Any]
-  y: Sequence[float]
-  x: Sequence[float] | None = None
-  low: Sequence[float] | None = None
-  high: Sequence[float] | None = None
-  note: str = ''
+Panel = Callable[[Axes], None]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Panel:
-  """Lines on one pair of axes.
-
-  Attributes:
-    title: What stands above it; empty for nothing.
-    lines: The lines, in the order of the legend; empty where nothing was
-      recorded.
-    x_label: What the horizontal axis shows.
-    y_label: What the vertical axis shows.
-    x_limits: The ends of the horizontal axis; None at an end for the data's.
-    y_limits: The ends of the vertical axis.
-    is_log: Whether the horizontal axis is logarithmic, with a tick at each x.
-    has_x: Whether the horizontal axis has numbers.
-  """
-
-  title: str
-  lines: Sequence[Line]
-  x_label: str
-  y_label: str
-  x_limits: tuple[float | None, float | None] = (None, None)
-  y_limits: tuple[float | None, float | None] = (None, None)
-  is_log: bool = False
-  has_x: bool = True
-
-
-class Drawing(NamedTuple):
+class Drawing:
   """A figure before it is drawn.
 
   Attributes:
     name: The name of its file.
     caption: What it shows, in words.
-    draw: Draws it.
-  """
-
-  name: str
-  caption: str
-  draw: Callable[[], figure.Figure]
-
-
-def draw(
-  grid: Sequence[Sequence[Panel]],
-  size: tuple[float, float],
-  *,
-  title: str = '',
-  one_legend: bool = False,
-) -> figure.Figure:
-  """Draws panels.
-
-  Args:
-    grid: The panels of each row.
+    grid: The panels of each row: functions that draw on axes.
     size: Width and height of a panel in inches.
     title: What stands above all; empty for nothing.
     one_legend: Whether one legend is for all panels, with each label once, in
       place of one below each panel.
   """
-  num_columns = max(map(len, grid))
+
+  name: str
+  caption: str
+  grid: Sequence[Sequence[Panel]]
+  size: tuple[float, float]
+  title: str = ''
+  one_legend: bool = False
+
+
+def draw(drawing: Drawing) -> figure.Figure:
+  """Draws all panels."""
+  num_columns = max(map(len, drawing.grid))
+  width, height = drawing.size
+  size = num_columns * width, len(drawing.grid) * height
   with matplotlib.rc_context(_STYLE):
-    drawing = figure.Figure(
-      (num_columns * size[0], len(grid) * size[1]), layout='constrained'
-    )
-    every = drawing.subplots(len(grid), num_columns, squeeze=False)
-    for row, panels in zip(every, grid, strict=True):
+    drawn = figure.Figure(size, layout='constrained')
+    every = drawn.subplots(len(drawing.grid), num_columns, squeeze=False)
+    for row, panels in zip(every, drawing.grid, strict=True):
       for ax, panel in itertools.zip_longest(row, panels):
         if panel is None:
           ax.remove()
           continue
-        _draw_panel(ax, panel, size[0])
+        panel(ax)
+        title = ax.get_title(loc='left')
+        ax.set_title(_wrapped(title, width - 0.5, _TITLE_SIZE))
         # Panels beside each other mostly share what their axes show.
-        if ax is not row[0] and panel.y_label == panels[0].y_label:
+        if ax is not row[0] and ax.get_ylabel() == row[0].get_ylabel():
           ax.set_ylabel('')
-        if one_legend and panel.has_x:
-          ax.set_xlabel('')
-    if title:
-      wrapped = _wrapped(title, num_columns * size[0], 10.5)
-      drawing.suptitle(wrapped, x=0.01, ha='left', fontsize=10.5)
-    if one_legend:
-      drawing.supxlabel(_ANGLE_LABEL, fontsize=9)
+    if drawing.title:
+      wrapped = _wrapped(drawing.title, size[0], 10.5)
+      drawn.suptitle(wrapped, x=0.01, ha='left', fontsize=10.5)
+    if drawing.one_legend:
+      drawn.supxlabel(_ANGLE_LABEL, fontsize=9)
       shown: dict[str, Any] = {}
-      for ax in drawing.axes:
+      for ax in drawn.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
           shown.setdefault(label, handle)
-      drawing.legend(
+      drawn.legend(
         shown.values(),
         shown.keys(),
         loc='outside upper right',
@@ -172,83 +121,34 @@ def draw(
         fontsize=8.0,
       )
     else:
-      _add_legends(drawing, grid, size[0])
-  return drawing
+      _add_legends(drawn, drawing)
+  return drawn
 
 
-def _draw_panel(ax: axes.Axes, panel: Panel, width: float) -> None:
-  ax.set_title(
-    _wrapped(panel.title, width - 0.5, _TITLE_SIZE),
-    loc='left',
-    fontsize=_TITLE_SIZE,
-  )
-  if not panel.lines:
-    ax.text(0.5, 0.5, 'not recorded', transform=ax.transAxes, ha='center')
-    ax.set_axis_off()
-    return
-  for line in panel.lines:
-    if line.x is None:
-      ax.axhline(line.y[0], label=line.label, **line.look)
-      continue
-    ax.plot(line.x, line.y, label=line.label, **line.look)
-    if line.low is not None and np.any(np.greater(line.high, line.low)):
-      ax.fill_between(
-        line.x,
-        line.low,
-        line.high,
-        color=line.look['color'],
-        alpha=0.2,
-        linewidth=0,
-      )
-    if line.note:
-      is_left = line.x[0] < np.mean(panel.x_limits)
-      ax.annotate(
-        line.note,
-        (line.x[0], line.y[0]),
-        xytext=(6 if is_left else -6, -3),
-        textcoords='offset points',
-        ha='left' if is_left else 'right',
-        va='center',
-        fontsize=7.5,
-      )
-  ax.set_xlabel(panel.x_label)
-  ax.set_ylabel(panel.y_label)
-  ax.set_xlim(*panel.x_limits)
-  ax.set_ylim(*panel.y_limits)
-  if panel.is_log:
-    ax.set_xscale('log')
-    ticks = sorted({x for line in panel.lines for x in line.x or ()})
-    ax.set_xticks(ticks, [f'{tick:.3g}' for tick in ticks])
-    ax.set_xticks([], minor=True)
-  elif panel.has_x:
-    ax.xaxis.set_major_locator(
-      ticker.MaxNLocator(6, integer=True, steps=[1, 2, 5, 10])
-    )
-  else:
-    ax.tick_params(axis='x', labelbottom=False)
-
-
-def _add_legends(
-  drawing: figure.Figure, grid: Sequence[Sequence[Panel]], width: float
-) -> None:
+def _add_legends(drawn: figure.Figure, drawing: Drawing) -> None:
   """A legend below each panel; the figure grows by what they need."""
-  shown = iter(drawing.axes)
+  width, _ = drawing.size
+  shown = iter(drawn.axes)
   num_lines = 0
-  for row in grid:
+  for row in drawing.grid:
     most = 0
     for ax in itertools.islice(shown, len(row)):
       handles, labels = ax.get_legend_handles_labels()
       labels = [_wrapped(each, width - 0.8, _LEGEND_SIZE) for each in labels]
-      # Below the ticks and the label of the axis.
-      legend = {'loc': 'upper center', 'bbox_to_anchor': (0.5, 0.0)}
-      legend['borderaxespad'] = 4.5
       ax.legend(
-        handles, labels, fontsize=_LEGEND_SIZE, handlelength=3.0, **legend
+        handles,
+        labels,
+        fontsize=_LEGEND_SIZE,
+        handlelength=3.0,
+        # Below the ticks and the label of the axis.
+        loc='upper center',
+        bbox_to_anchor=(0.5, 0.0),
+        borderaxespad=4.5,
       )
       most = max(most, sum(1 + label.count('\n') for label in labels))
     num_lines += most
-  height = drawing.get_figheight() + 1.6 * _LEGEND_SIZE / 72 * num_lines
-  drawing.set_figheight(height)
+  height = drawn.get_figheight() + 1.6 * _LEGEND_SIZE / 72 * num_lines
+  drawn.set_figheight(height)
 
 
 def _wrapped(text: str, width: float, size: float) -> str:
@@ -260,10 +160,10 @@ def _wrapped(text: str, width: float, size: float) -> str:
   return lines.replace('\xa0', ' ')
 
 
-def save(drawing: figure.Figure, path: pathlib.Path, dpi: int) -> None:
+def save(drawing: Drawing, path: pathlib.Path, dpi: int) -> None:
   """Writes a PNG of so many dots an inch, the same bytes for the same data."""
   with matplotlib.rc_context(_STYLE):
-    drawing.savefig(path, format='png', dpi=dpi, facecolor='white')
+    draw(drawing).savefig(path, format='png', dpi=dpi, facecolor='white')
 
 
 def file_part(text: str) -> str:
@@ -271,74 +171,76 @@ def file_part(text: str) -> str:
   return '_'.join(re.findall('[a-z0-9]+', text.lower()))
 
 
-def looks() -> Callable[[str], dict[str, Any]]:
-  """A function that gives lines of algorithms looks, no two of them alike.
+def looks(algorithms: Iterable[str]) -> list[dict[str, Any]]:
+  """How the lines of a panel look, by their algorithms, no two of them alike.
 
   An algorithm has its colour, whatever of it was changed. CE-FedAvg starts
   dashed, so that FedAvg is seen below it where the two agree.
   """
-  seen: collections.Counter = collections.Counter()
-
-  def next_look(algorithm: str) -> dict[str, Any]:
+  seen: collections.Counter = collections.Counter({'CE-FedAvg': 1})
+  found = []
+  for algorithm in algorithms:
     name = algorithm.split(' by ')[0]
     name = name if name in _COLOURS else ''
-    number = seen[name] + (name == 'CE-FedAvg')
+    shade, dash = divmod(seen[name], len(_DASHES))
     seen[name] += 1
-    shade, dash = divmod(number, len(_DASHES))
     other, share = _SHADES[shade % len(_SHADES)]
     colour = colors.to_rgb(_COLOURS.get(name, _GREY))
     mixed = colors.to_hex([(1 - share) * c + share * other for c in colour])
-    return {'color': mixed, 'linestyle': _DASHES[dash]}
+    found.append({'color': mixed, 'linestyle': _DASHES[dash]})
+  return found
 
-  return next_look
+
+def _labelled(
+  table: pd.DataFrame, by: str = ''
+) -> list[tuple[str, dict[str, Any], pd.DataFrame]]:
+  """The runs of each label, with it and the look of their line."""
+  groups = [*table.groupby(names.labels(table, by=by), sort=False)]
+  found = looks(own['algorithm_name'].iloc[0] for _, own in groups)
+  return [
+    (label, look, own) for (label, own), look in zip(groups, found, strict=True)
+  ]
+
+
+def _plot_over_seeds(
+  ax: Axes, label: str, look: dict[str, Any], points: pd.DataFrame
+) -> None:
+  """A line of means by x, with the band from least to largest."""
+  ax.plot(points.index, points['mean'], label=label, **look)
+  if (points['max'] > points['min']).any():
+    band = {'color': look['color'], 'alpha': 0.2, 'linewidth': 0}
+    ax.fill_between(points.index, points['min'], points['max'], **band)
 
 
 def curve_panel(
+  ax: Axes,
   title: str,
   table: pd.DataFrame,
-  *,
   limits: tuple[float, float] | None = None,
-) -> Panel:
-  """The metric of some runs by round: means over seeds, with their range.
+) -> None:
+  """The one metric of some runs by round: means over seeds, with their range.
 
-  Args:
-    title: The title of the panel.
-    table: The rows of the runs, of one metric.
-    limits: The ends of the vertical axis; `curve_limits` of the runs if None.
+  `limits` are the ends of the vertical axis; None for `curve_limits`.
   """
-  metric, next_look = table['metric'].iloc[0], looks()
+  metric = table['metric'].iloc[0]
   decimals = 1 if metric.is_share else metric.decimals(table['final_score'])
-  lines = []
-  for label, own in table.groupby(names.labels(table), sort=False):
-    rounds = _over_seeds(own)
-    look = next_look(own['algorithm_name'].iloc[0])
+  for label, look, own in _labelled(table):
+    scores = [pd.Series(dict(scores)) for scores in own['scores']]
+    rounds = pd.concat(scores, axis=1).agg(['mean', 'min', 'max'], axis=1)
     if len(rounds) <= 12:
       look |= {'marker': 'o', 'markersize': 3.5}
     last = stats.number(rounds['mean'].iloc[-1], f'.{decimals}f')
-    lines.append(
-      Line(
-        f'{label}: {last}' + (' %' if metric.is_share else ''),
-        look,
-        rounds['mean'].to_list(),
-        rounds.index.to_list(),
-        rounds['min'].to_list(),
-        rounds['max'].to_list(),
-      )
-    )
-  return Panel(
-    title,
-    lines,
-    'Round',
-    metric.heading,
-    (0.0, None),
-    limits or curve_limits(table),
+    unit = ' %' if metric.is_share else ''
+    _plot_over_seeds(ax, f'{label}: {last}{unit}', look, rounds)
+  ax.set(title=title, xlabel='Round', ylabel=metric.heading)
+  ax.set(xlim=(0.0, None), ylim=limits or curve_limits(table))
+  _set_few_ticks(ax)
+
+
+def _set_few_ticks(ax: Axes) -> None:
+  ax.xaxis.set_major_locator(
+    ticker.MaxNLocator(6, integer=True, steps=[1, 2, 5, 10])
   )
-
-
-def _over_seeds(table: pd.DataFrame) -> pd.DataFrame:
-  """The mean, least and largest score of runs, by round."""
-  scores = [pd.Series(dict(scores)) for scores in table['scores']]
-  return pd.concat(scores, axis=1).agg(['mean', 'min', 'max'], axis=1)
 
 
 def curve_limits(table: pd.DataFrame) -> tuple[float, float]:
@@ -373,9 +275,6 @@ def curves(table: pd.DataFrame) -> list[Drawing]:
 
   A figure that would have too many lines is one for each setting. Figures of
   one data set have one scale.
-
-  Args:
-    table: The rows of the runs to show.
   """
   drawn = []
   table = names.ordered(table[table['final_score'].notna()])
@@ -389,13 +288,16 @@ def curves(table: pd.DataFrame) -> list[Drawing]:
       else:
         shown += by_setting(own)
     for title, own in shown:
-      panel = curve_panel(title, own, limits=limits)
+      panel = functools.partial(
+        curve_panel, title=title, table=own, limits=limits
+      )
       what = f'{metric.title} by round'
       drawn.append(
         Drawing(
           f'{file_part(what)}_{file_part(title)}.png',
           f'{what.capitalize()}: {title}.',
-          functools.partial(draw, [[panel]], (4.2, 2.9)),
+          [[panel]],
+          (4.2, 2.9),
         )
       )
   return drawn
@@ -411,17 +313,9 @@ def by_setting(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 def by_quantity(table: pd.DataFrame, quantity: str) -> list[Drawing]:
   """The final metric by ε or c: a figure for each setting that has several.
 
-  Runs without the quantity are levels. Unfinished and audited runs are left
-  out.
-
-  Args:
-    table: The rows of the runs to show.
-    quantity: 'epsilon' or 'clipping_norm'.
+  `quantity` is 'epsilon' or 'clipping_norm'. Runs without it are levels.
+  Unfinished and audited runs are left out.
   """
-  what, x_label = {
-    'epsilon': ('privacy budget', 'Privacy budget ε (log scale)'),
-    'clipping_norm': ('clipping norm', 'Clipping norm c (log scale)'),
-  }[quantity]
   usable = table['is_complete'] & table['final_score'].notna()
   shown = names.ordered(table[usable & ~table['is_audited']])
   drawn = []
@@ -430,149 +324,136 @@ def by_quantity(table: pd.DataFrame, quantity: str) -> list[Drawing]:
     labels = names.labels(own, by=quantity)
     if values.groupby([labels, own['setting']]).nunique().max() < 2:
       continue
-    metric, next_look, lines = own['metric'].iloc[0], looks(), []
-    markers = itertools.cycle('os^D')
-    for label, runs in own.groupby(labels, sort=False):
-      look = next_look(runs['algorithm_name'].iloc[0])
-      points = runs.groupby(values[runs.index])['final_score']
-      points = points.agg(['mean', 'min', 'max'])
-      if points.empty:
-        level = [runs['final_score'].mean()]
-        lines.append(Line(label, look | {'linewidth': 1.3}, level))
-      else:
-        ends = points['min'].to_list(), points['max'].to_list()
-        x, y = points.index.to_list(), points['mean'].to_list()
-        lines.append(Line(label, look | {'marker': next(markers)}, y, x, *ends))
-    heading = f'Final {metric.heading.lower()}'
-    panel = Panel(title, lines, x_label, heading, is_log=True)
-    drawn.append(
-      Drawing(
-        f'{quantity}_{file_part(title)}.png',
-        f'Final {metric.title} by {what}: {title}.',
-        functools.partial(draw, [[panel]], (6.2, 3.6)),
-      )
+    panel = functools.partial(
+      _quantity_panel, title=title, table=own, quantity=quantity
     )
+    what = f'Final {own["metric"].iloc[0].title} by {_AXES[quantity][:-2]}'
+    name = f'{quantity}_{file_part(title)}.png'
+    drawn.append(Drawing(name, f'{what}: {title}.', [[panel]], (6.2, 3.6)))
   return drawn
 
 
-def scatter_grid(
-  found: Runs,
-  table: pd.DataFrame,
-  rounds: Sequence[int],
-  angles: tuple[float, float],
-) -> list[list[Panel]]:
-  """The paper's scatter of norms against angles: a row a run, a column a round.
+def _quantity_panel(
+  ax: Axes, title: str, table: pd.DataFrame, quantity: str
+) -> None:
+  """The final metric by a quantity; a run without the quantity is a level."""
+  values = table[quantity].where(np.isfinite(table[quantity]))
+  markers = itertools.cycle('os^D')
+  for label, look, runs in _labelled(table, by=quantity):
+    points = runs.groupby(values[runs.index])['final_score']
+    points = points.agg(['mean', 'min', 'max'])
+    if points.empty:
+      level = runs['final_score'].mean()
+      ax.axhline(level, label=label, **look | {'linewidth': 1.3})
+    else:
+      look |= {'marker': next(markers)}
+      _plot_over_seeds(ax, label, look, points)
+  heading = f'Final {table["metric"].iloc[0].heading.lower()}'
+  x_label = f'{_AXES[quantity].capitalize()} (log scale)'
+  ax.set(title=title, xlabel=x_label, ylabel=heading, xscale='log')
+  ticks = sorted({*values.dropna()})
+  ax.set_xticks(ticks, [f'{tick:.3g}' for tick in ticks])
+  ax.set_xticks([], minor=True)
 
-  Panels of a round have one scale of norms, but for runs whose aggregator is a
-  user's own.
+
+def scatter(
+  found: Runs, groups: Sequence[tuple[pd.Series, int]]
+) -> list[list[Panel]]:
+  """The paper's scatter of norms against angles: the panels of each group.
+
+  All panels have one scale of angles, those of a group one of norms, but for
+  runs whose aggregator is a user's own.
 
   Args:
     found: The runs.
-    table: The rows of the runs to show, in the order of the rows.
-    rounds: The rounds t.
-    angles: The ends of the horizontal axes.
+    groups: The titles of some runs, by their names, and the round t in which
+      they are shown.
   """
-  labels = table['algorithm_name'] + ', ' + table['split']
-  labels = labels.where(~labels.duplicated(keep=False), table.index)
-  shared = table[~table['own_aggregator']]
-  tops = {t: highest(found, shared, t) for t in rounds}
-  return [
-    [
-      update_panel(
-        found,
-        run,
-        t,
-        f'{labels[name]}, t = {t}',
-        angles,
-        highest(found, table.loc[[name]], t)
-        if run['own_aggregator']
-        else tops[t],
-      )
-      for t in rounds
-    ]
-    for name, run in table.iterrows()
+  shown = [
+    updates.loc[updates['t'] == t, 'angle_degrees']
+    for titles, t in groups
+    for updates in [found.updates(titles.index)]
   ]
+  angles = angle_limits(pd.concat(shown))
+  grid = []
+  for titles, t in groups:
+    table, updates = found.table.loc[titles.index], found.updates(titles.index)
+    updates = updates[updates['t'] == t].astype({'is_mean': bool})
+    shared = ~table['own_aggregator']
+    grid.append(
+      [
+        functools.partial(
+          _update_panel,
+          run=run,
+          updates=updates[updates['run'] == name],
+          title=titles[name],
+          angles=angles,
+          top=_highest(
+            updates,
+            table.loc[[name]] if run['own_aggregator'] else table[shared],
+          ),
+        )
+        for name, run in table.iterrows()
+      ]
+    )
+  return grid
 
 
-def draw_updates(
-  found: Runs, table: pd.DataFrame, title: str = ''
-) -> figure.Figure:
-  """Draws the updates of runs in all recorded rounds: see `scatter_grid`."""
-  updates = found.updates(table.index)
-  angles = angle_limits(updates['angle_degrees'])
-  grid = scatter_grid(found, table, sorted(set(updates['t'])), angles)
-  width = {1: 3.4, 2: 3.6, 3: 3.0}.get(len(grid[0]), 2.5)
-  return draw(grid, (width, 2.4), title=title, one_legend=True)
-
-
-def highest(found: Runs, table: pd.DataFrame, t: int) -> float:
+def _highest(updates: pd.DataFrame, table: pd.DataFrame) -> float:
   """The upper end of the scale of runs, by their clients and thresholds."""
-  updates = found.updates(table.index)
-  updates = updates[(updates['t'] == t) & ~updates['is_mean'].astype(bool)]
-  norms = table['shown_norm'][table.index.isin(updates['run'])]
-  values = [*updates['update_norm'], *norms]
+  clients = updates[~updates['is_mean'] & updates['run'].isin(table.index)]
+  norms = table['shown_norm'][table.index.isin(clients['run'])]
+  values = [*clients['update_norm'], *norms]
   largest = max((x for x in values if math.isfinite(x)), default=0.0)
   return 1.08 * largest if largest > 0.0 else 1.0
 
 
-def update_panel(
-  found: Runs,
+def _update_panel(
+  ax: Axes,
   run: pd.Series,
-  t: int,
+  updates: pd.DataFrame,
   title: str,
   angles: tuple[float, float],
   top: float,
-) -> Panel:
-  """Norm and angle of each update of a run in round t.
+) -> None:
+  """Norm and angle of each update of a run in a round.
 
   In round 0 there is no last update: the dots stand side by side in the order
-  of the clients. An average that is longer than `top` is marked at the upper
-  edge, with its norm.
-
-  Args:
-    found: The runs.
-    run: The row of the run.
-    t: The round, 0 being the first.
-    title: The title of the panel.
-    angles: The ends of the horizontal axis.
-    top: The end of the vertical axis.
+  of the clients. An average that is longer than `top`, the end of the vertical
+  axis, is marked at the upper edge, and its label has its norm.
   """
+  ax.set_title(title)
+  if updates.empty:
+    ax.text(0.5, 0.5, 'not recorded', transform=ax.transAxes, ha='center')
+    ax.set_axis_off()
+    return
   middle = 0.5 * (angles[0] + angles[1])
-  updates = found.updates([run.name])
-  updates = updates[updates['t'] == t].astype({'is_mean': bool})
   clients, mean = updates[~updates['is_mean']], updates[updates['is_mean']]
-  places = clients['angle_degrees'].astype(float).to_list()
-  has_angles = bool(np.isfinite(places).any())
-  if not has_angles:
+  places = clients['angle_degrees'].astype(float).to_numpy()
+  if np.isfinite(places).any():
+    _set_few_ticks(ax)
+  else:
     span = 0.8 * (angles[1] - angles[0])
     places = middle + span * (np.linspace(0.0, 1.0, len(clients)) - 0.5)
-  lines = []
+    ax.set_xlabel('no last update: by client')
+    ax.tick_params(axis='x', labelbottom=False)
   if len(clients):
-    dot = {'linestyle': '', 'marker': 'o', 'markersize': 3.6, 'alpha': 0.6}
-    dot |= {'markeredgewidth': 0.0, 'color': _COLOURS['FedAvg']}
-    lines.append(Line('one client', dot, [*clients['update_norm']], [*places]))
+    dots = {'markersize': 3.6, 'alpha': 0.6, 'markeredgewidth': 0.0}
+    dots |= {'color': _COLOURS['FedAvg'], 'label': 'one client'}
+    ax.plot(places, clients['update_norm'], 'o', **dots)
     if math.isfinite(run['shown_norm']):
-      dash = {'color': _COLOURS['CE-FedAvg'], 'linestyle': _DASHES[1]}
-      norm = [run['shown_norm']]
-      lines.append(Line('threshold c', dash | {'linewidth': 1.3}, norm))
+      look = {'color': _COLOURS['CE-FedAvg'], 'linestyle': _DASHES[1]}
+      look |= {'linewidth': 1.3, 'label': 'threshold c'}
+      ax.axhline(run['shown_norm'], **look)
   for length, angle in mean[['update_norm', 'angle_degrees']].to_numpy(float):
     angle = middle if math.isnan(angle) else angle
-    is_beyond = length > top
+    marker, label = 'o', 'average'
+    if length > top:
+      marker, label = '^', f'average, beyond the scale: {length:.3g}'
     # Whole at 0 and 180 degrees too.
-    look = {'linestyle': '', 'color': '#000000', 'clip_on': False, 'zorder': 3}
-    look |= {'marker': '^' if is_beyond else 'o', 'markersize': 6.5}
-    label = 'average, beyond the scale' if is_beyond else 'average'
-    note = f'{length:.3g}' if is_beyond else ''
-    lines.append(Line(label, look, [min(length, top)], [angle], note=note))
-  return Panel(
-    title,
-    lines,
-    _ANGLE_LABEL if has_angles else 'no last update: by client',
-    'Update norm ‖Δx$_i$‖$_2$',
-    angles,
-    (0.0, top),
-    has_x=has_angles,
-  )
+    look = {'color': '#000000', 'markersize': 6.5, 'clip_on': False}
+    ax.plot(angle, min(length, top), marker, label=label, zorder=3, **look)
+  ax.set(xlim=angles, ylim=(0.0, top), ylabel='Update norm ‖Δx$_i$‖$_2$')
 
 
 def angle_limits(angles: pd.Series) -> tuple[float, float]:
@@ -602,20 +483,29 @@ def scatters(found: Runs) -> list[Drawing]:
         for _, own in part.groupby(['split', 'partition'], sort=False)
       ]
     )
-    updates = found.updates(shown.index)
-    angles = angle_limits(updates['angle_degrees'])
     mark = ' †' if shown['has_simulation_figures'].any() else ''
-    for t in _three(sorted(set(updates['t']))):
-      grid = scatter_grid(found, shown, [t], angles)
+    rounds = _three(sorted({*found.updates(shown.index)['t']}))
+    by_round = scatter(found, [(scatter_titles(shown, t), t) for t in rounds])
+    for t, panels in zip(rounds, by_round, strict=True):
       title = f'{model} on {data}, t = {t}'
       drawn.append(
         Drawing(
           f'updates_{file_part(title)}.png',
           f'Norm and angle of each update: {title}.{mark}',
-          functools.partial(draw, grid, (3.4, 2.6), one_legend=True),
+          [[panel] for panel in panels],
+          (3.4, 2.6),
+          one_legend=True,
         )
       )
   return drawn
+
+
+def scatter_titles(table: pd.DataFrame, t: int) -> pd.Series:
+  """The algorithm, or the name if two are alike, the split and the round."""
+  titles = table['algorithm_name'] + ', ' + table['split']
+  return (
+    titles.where(~titles.duplicated(keep=False), table.index) + f', t = {t}'
+  )
 
 
 def _three(rounds: list[int]) -> list[int]:
@@ -624,5 +514,6 @@ def _three(rounds: list[int]) -> list[int]:
   if len(later) <= 3:
     return later
   inner = later[1:-1]
-  middle = _FIGURE_ROUND if _FIGURE_ROUND in inner else inner[len(inner) // 2]
+  at_middle = inner[len(inner) // 2]
+  middle = stats.FIGURE_ROUND if stats.FIGURE_ROUND in inner else at_middle
   return [later[0], middle, later[-1]]

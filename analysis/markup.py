@@ -2,11 +2,9 @@
 
 import base64
 import html
-import os
 import pathlib
 import re
 import struct
-import sys
 from typing import TextIO
 
 import markdown
@@ -118,18 +116,7 @@ def _in_columns(match: re.Match) -> str:
   return f'<div class="figures columns-{columns}">{match[0].strip()}</div>\n'
 
 
-def show(text: str, stream: TextIO | None = None) -> None:
-  """Prints a text to stdout, or to another stream, and fails nowhere.
-
-  A letter that the locale lacks is escaped. A stream that is closed, or whose
-  reader has gone, is left alone.
-  """
-  out = sys.stdout if stream is None else stream
-  if out is None:
-    return
-  try:
-    out.reconfigure(errors='backslashreplace')  # type: ignore[union-attr]
-    print(text, file=out, flush=True)
-  except OSError:
-    # Or Python would flush it again at the end, and fail.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+def show(text: str, stream: TextIO) -> None:
+  """Prints a text; a letter that the locale lacks is escaped."""
+  stream.reconfigure(errors='backslashreplace')  # type: ignore[union-attr]
+  print(text, file=stream, flush=True)

@@ -6,7 +6,7 @@ alone have one label.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -48,12 +48,8 @@ def labels(table: pd.DataFrame, by: str = '') -> pd.Series:
 
   A setting of an algorithm, such as its threshold, is told where runs of one
   setting and seed differ in it: a threshold that is taken from a run of the
-  same seed is not.
-
-  Args:
-    table: The rows of the runs.
-    by: The quantity by which runs are drawn, 'epsilon' or 'clipping_norm': runs
-      that differ in it have one label. Empty for none.
+  same seed is not. Runs that differ in the quantity `by` which they are drawn,
+  'epsilon' or 'clipping_norm', have one label.
   """
   texts = _texts(table).drop(columns=[*_BEHIND.get(by, ())], errors='ignore')
   found = table['algorithm_name']
@@ -85,10 +81,9 @@ def run_names(table: pd.DataFrame) -> list[str]:
 
 
 def titles(table: pd.DataFrame) -> pd.Series:
-  """A title for each run: model, data, split, and what settings differ in.
+  """A title for each setting: model, data, split, and what settings differ in.
 
-  Args:
-    table: Rows of runs, one for each setting.
+  The table has one run of each.
   """
   found = pd.Series([problem(run) for _, run in table.iterrows()], table.index)
   texts = _texts(table)
@@ -117,15 +112,16 @@ def ordered(table: pd.DataFrame) -> pd.DataFrame:
   by value. Runs with an aggregator of a user's own follow those of their
   algorithm.
   """
-  models, algorithms = [*MODEL_NAMES.values()], [*ALGORITHMS]
+  models = [*MODEL_NAMES.values(), *sorted({*table['model_name']})]
+  algorithms = [*ALGORITHMS, *sorted({*table['algorithm']})]
 
   def place(name: str) -> tuple:
     run = table.loc[name]
     return (
-      _rank(run['model_name'], models),
+      models.index(run['model_name']),
       not run['is_iid'],
       _values(run['series']),
-      _rank(run['algorithm'], algorithms),
+      algorithms.index(run['algorithm']),
       run['own_aggregator'],
       0.0 if math.isnan(run['epsilon']) else -run['epsilon'],
       0.0 if math.isnan(run['clipping_norm']) else run['clipping_norm'],
@@ -136,16 +132,10 @@ def ordered(table: pd.DataFrame) -> pd.DataFrame:
   return table.loc[sorted(table.index, key=place)]
 
 
-def _rank(name: str, names: Sequence[str]) -> int:
-  return names.index(name) if name in names else len(names)
-
-
 def _values(setting: str) -> list[tuple]:
   """The values of a setting, which sort by number or as texts."""
   return [
-    (value is not None, isinstance(value, str), value or 0)
-    if not isinstance(value, str)
-    else (True, True, value)
+    (value is not None, isinstance(value, str), 0 if value is None else value)
     for value in json.loads(setting)
   ]
 

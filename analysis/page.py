@@ -14,15 +14,15 @@ import functools
 import pathlib
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from absl import app, flags
-from matplotlib import figure
 
 from analysis import experiments, figures, markup, names, stats, systems, tables
-from analysis.figures import Drawing
+from analysis.figures import Drawing, Panel
 from analysis.tables import Evidence
+from tasks.experiments import ROWS
 
 _RESULTS = flags.DEFINE_string('results', 'results', 'The folder of the runs.')
 _DOCS = flags.DEFINE_string('docs', 'docs', 'Where the pages are written.')
@@ -37,7 +37,7 @@ FILES = {
   'noise.csv': tables.noise,
   'comparisons.csv': tables.comparisons,
   'norms.csv': tables.norms,
-  'mechanisms.csv': tables.mechanisms,
+  'mechanisms.csv': systems.mechanisms,
   'systems.csv': systems.systems,
 }
 TABLES = {
@@ -104,7 +104,7 @@ def write(
   for old in folder.glob('*.png'):
     old.unlink()
   for drawing in drawings:
-    figures.save(drawing.draw(), folder / drawing.name, _DPI)
+    figures.save(drawing, folder / drawing.name, _DPI)
   for path, text in texts.items():
     (docs / path).write_text(text, encoding='utf-8')
 
@@ -132,15 +132,16 @@ def accuracies(found: Evidence) -> list[Drawing]:
   drawn = []
   for data, part in table.groupby('data', sort=False):
     panels = [
-      figures.curve_panel(title, own) for title, own in figures.by_setting(part)
+      functools.partial(figures.curve_panel, title=title, table=own)
+      for title, own in figures.by_setting(part)
     ]
     width = 2 if len(panels) == 4 else 3
-    rows = [panels[k : k + width] for k in range(0, len(panels), width)]
     drawn.append(
       Drawing(
         f'accuracy_{figures.file_part(data)}.png',
         f'Test accuracy by round on {data}.',
-        functools.partial(figures.draw, rows, (4.0, 2.7)),
+        [panels[k : k + width] for k in range(0, len(panels), width)],
+        (4.0, 2.7),
       )
     )
   return drawn
@@ -154,11 +155,15 @@ def updates_by_model(found: Evidence) -> list[Drawing]:
 def updates_by_round(found: Evidence) -> list[Drawing]:
   """All models at t = 16, clipped; and each by round, as in the appendix."""
   drawn = _at_one_round(found, 'ce_fed_avg')
-  scatter = _scatter(found)
-  for (data, model), own in scatter.groupby(['data', 'model_name'], sort=False):
-    title = f'{model} on {data}'
-    draw = functools.partial(figures.draw_updates, found.found, own, title)
-    drawn.append(_drawing(title, draw))
+  runs = _scatter(found)
+  for (data, model), own in runs.groupby(['data', 'model_name'], sort=False):
+    rounds = sorted({*found.found.updates(own.index)['t']})
+    by_round = figures.scatter(
+      found.found, [(figures.scatter_titles(own, t), t) for t in rounds]
+    )
+    grid = list(zip(*by_round, strict=True))
+    size = {1: 3.4, 2: 3.6, 3: 3.0}.get(len(rounds), 2.5), 2.4
+    drawn.append(_drawing(f'{model} on {data}', grid, size))
   return drawn
 
 
@@ -171,41 +176,29 @@ FIGURES = {
 
 def _at_one_round(found: Evidence, algorithm: str) -> list[Drawing]:
   """The updates of all models in one round: IID beside non-IID."""
-  scatter, t = _scatter(found), tables.FIGURE_ROUND
+  runs, t = _scatter(found), stats.FIGURE_ROUND
+  runs = runs[runs['algorithm'] == algorithm]
   drawn = []
-  own = scatter[scatter['algorithm'] == algorithm]
-  for data, part in own.groupby('data', sort=False):
-    updates = found.found.updates(part.index)
-    at_round = updates.loc[updates['t'] == t, 'angle_degrees']
-    angles = figures.angle_limits(at_round)
-    rows = [
-      [
-        figures.update_panel(
-          found.found,
-          run,
-          t,
-          f'{model}, {run["split"]}',
-          angles,
-          figures.highest(found.found, of_model, t),
-        )
-        for _, run in of_model.iterrows()
-      ]
-      for model, of_model in part.groupby('model_name', sort=False)
-    ]
+  for data, part in runs.groupby('data', sort=False):
+    titles = part['model_name'] + ', ' + part['split']
+    models = titles.groupby(part['model_name'], sort=False)
+    grid = figures.scatter(found.found, [(own, t) for _, own in models])
     title = experiments.ALGORITHMS[algorithm].title
     title = f'Round t = {t} on {data}, {title}'
-    draw = functools.partial(
-      figures.draw, rows, (3.6, 2.4), title=title, one_legend=True
-    )
-    drawn.append(_drawing(title, draw))
+    drawn.append(_drawing(title, grid, (3.6, 2.4)))
   return drawn
 
 
-def _drawing(title: str, draw: Callable[[], figure.Figure]) -> Drawing:
+def _drawing(
+  title: str, grid: Sequence[Sequence[Panel]], size: tuple[float, float]
+) -> Drawing:
   return Drawing(
     f'updates_{figures.file_part(title)}.png',
     f'Norm and angle of each update: {title}.',
-    draw,
+    grid,
+    size,
+    title,
+    one_legend=True,
   )
 
 
@@ -236,10 +229,11 @@ def _scatter(found: Evidence) -> pd.DataFrame:
   in_tables = {*found.lines['row']}
   chosen: dict[tuple, str] = {}
   for row in (
-    *(row for row in experiments.ROWS if row.name in in_tables),
+    *(row.name for row in experiments.ROWS if row.name in in_tables),
     *experiments.FIGURE_ROWS,
   ):
-    for run in by_size[tables.of_row(by_size, row)][-1:].to_dict('records'):
+    is_row = tables.of_row(by_size, ROWS[row])
+    for run in by_size[is_row][-1:].to_dict('records'):
       place = (run['model'], run['data'], run['split'])
       chosen.setdefault(place, run['series'])
   return names.ordered(table[table['series'].isin([*chosen.values()])])
@@ -263,7 +257,7 @@ def main(argv: Sequence[str]) -> None:
     markup.show(f'error: {error}', sys.stderr)
     sys.exit(2)
   pages = ', '.join(str(docs / page) for page in PAGES)
-  markup.show(f'{pages}: {len(found.found.runs)} runs')
+  markup.show(f'{pages}: {len(found.found.runs)} runs', sys.stdout)
 
 
 if __name__ == '__main__':

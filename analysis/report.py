@@ -6,6 +6,7 @@ runs to show is left out.
 """
 
 import datetime
+import math
 import os
 import pathlib
 import re
@@ -18,18 +19,9 @@ import numpy as np
 import pandas as pd
 from absl import app, flags
 
+from analysis import figures, markup, names, stats
+from analysis.runs import METRIC_COLUMNS, Metric, Run
 from tff_clipping.privacy.ledger import spending
-
-try:
-  from analysis import figures, markup, names, stats, tables
-  from analysis.runs import METRIC_COLUMNS, Metric, Run
-except ModuleNotFoundError as _error:
-  if __name__ != '__main__':
-    raise
-  sys.exit(
-    f'error: a report needs {_error.name}, which is not installed: `make '
-    "setup` in a checkout, or uv pip install '.[tff,plot]'."
-  )
 
 _OUTPUT = flags.DEFINE_string(
   'output', None, 'Folder for report.md, report.html and the figures.'
@@ -65,37 +57,24 @@ _BAND_NOTE = (
   'Lines are means over the seeds of a setting, bands the range of the seeds.'
 )
 _SCATTER_NOTE = (
-  'Of one seed. Each blue dot is the update of one client: its norm, and its '
-  'angle to the global update of the last round. The black dot is the averaged '
-  'update that the server takes its step with, where it was recorded: clipped '
-  'in CE-FedAvg, and in DP-FedAvg with the noise, which can make it longer '
-  'than every client’s update. The dashed line is the threshold c. A run that '
-  'does not clip has the c of the other runs of its setting, if they share '
-  'one. t = 0 is the first round.'
-)
-_PAPER_NOTE = (
-  'Accuracies in percent, drops in points: of CE-FedAvg from FedAvg, and of '
-  'DP-FedAvg from CE-FedAvg. Digits of MNIST count for EMNIST’s. “Near chance” '
-  'stands where a figure measures nothing. The paper has P = 80, Q = 32 and '
-  'batches of 64; it does not state its number of rounds or its learning rates.'
+  'Of one seed. A blue dot is the update of one client: its norm, and its '
+  'angle to the global update of the last round. The black dot is the average '
+  'that the server takes its step with: clipped in CE-FedAvg, and in DP-FedAvg '
+  'with the noise, which can make it longer than every client’s update. The '
+  'dashed line is c; where a run does not clip, the c that all others of its '
+  'setting share. t = 0 is the first round.'
 )
 _AUDIT_NOTE = (
   'An audited run has canaries among its clients: it is no private release. “ε '
-  'at least” is proved for any mechanism, with the confidence stated; “if '
-  'Gaussian” takes the mechanism for a Gaussian one, as DP-FedAvg is; the '
-  'estimate is no bound. True positives are the canaries in the run that score '
-  'above 99 % of those held out, beside the most that the plan allows. '
-  'docs/audit.md says more.'
+  'at least” is proved, with the confidence stated; “if Gaussian” only for a '
+  'Gaussian mechanism, as DP-FedAvg is; the estimate is no bound. True '
+  'positives are the canaries in the run that score above 99 % of those held '
+  'out, beside the most that the plan allows. docs/audit.md says more.'
 )
 _MODEL_CLIPPING_NOTE = (
   'Model clipping: c is a threshold on the norm of whole models, and clipped '
   '(%) the share of clipped models. The other thresholds are on updates.'
 )
-_ATTACKS = {
-  'all_releases': 'all releases',
-  'successive_releases': 'successive releases',
-  'final_model': 'the final model',
-}
 _SUPERSCRIPTS = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
 
 
@@ -132,31 +111,27 @@ def write_report(
   earlier = _figures_of(path)
   found = named_by_settings(found)
   table = names.ordered(found.table)
-  drawn = {
-    'curves': figures.curves(table),
-    'epsilon': figures.by_quantity(table, 'epsilon'),
-    'norm': figures.by_quantity(table, 'clipping_norm'),
-    'updates': figures.scatters(found),
-  }
-  pictures = {name: _pictures(own) for name, own in drawn.items()}
+  curves = figures.curves(table)
+  by_epsilon = figures.by_quantity(table, 'epsilon')
+  by_norm = figures.by_quantity(table, 'clipping_norm')
+  updates = figures.scatters(found)
   sections = (
     ('', _results(table)),
     ('Privacy', _privacy(found, table)),
-    ('By round', _after(_BAND_NOTE, pictures['curves'])),
-    ('By ε', pictures['epsilon']),
-    ('By clipping norm', pictures['norm']),
+    ('By round', _after(_BAND_NOTE, _pictures(curves))),
+    ('By ε', _pictures(by_epsilon)),
+    ('By clipping norm', _pictures(by_norm)),
     (
       'Norms and angles of the updates',
-      _after(_SCATTER_NOTE, pictures['updates']),
+      _after(_SCATTER_NOTE, _pictures(updates)),
     ),
     ('Run by run', _run_by_run(found, table)),
-    ("The paper's tables", _after(_PAPER_NOTE, _paper_tables(found))),
     ('Audits', _after(_AUDIT_NOTE, markup.markdown_table(_audits(found)))),
     ('What is missing', '\n'.join(f'- {note}' for note in _notes(found))),
     ('How this was made', ' '.join([made_by, _versions(found)]).strip()),
   )
-  for drawing in (each for own in drawn.values() for each in own):
-    figures.save(drawing.draw(), output / drawing.name, _DPI)
+  for drawing in (*curves, *by_epsilon, *by_norm, *updates):
+    figures.save(drawing, output / drawing.name, _DPI)
   text = _HEADING + ''.join(
     (f'\n## {heading}\n' if heading else '') + f'\n{body}\n'
     for heading, body in sections
@@ -191,9 +166,9 @@ def summary(found: stats.Runs) -> str:
   """
   found = named_by_settings(found)
   parts = []
-  for own in _by_metric(names.ordered(found.table)):
-    parts.append(textwrap.fill(_result_sentence(own), _WIDTH))
-    parts.append(markup.text_table(_result_table(own)))
+  for metric, own in _by_metric(names.ordered(found.table)):
+    parts.append(textwrap.fill(_result_sentence(metric, own), _WIDTH))
+    parts.append(markup.text_table(_result_table(metric, own)))
   parts += [textwrap.fill(text, _WIDTH) for text in _together(found)]
   return '\n\n'.join([*parts, *_notes(found)])
 
@@ -209,37 +184,50 @@ def _pictures(drawn: Iterable[figures.Drawing]) -> str:
   )
 
 
-def _by_metric(table: pd.DataFrame) -> list[pd.DataFrame]:
+def _by_metric(table: pd.DataFrame) -> list[tuple[Metric, pd.DataFrame]]:
   """What each algorithm came to in each setting, over its seeds, by metric.
 
   Returns:
-    For each metric a row for each label: `label`, `metric`, `score` and `drop`
-    (an `Estimate`, or None), `epsilon` (the largest of the seeds), `paper` (the
-    paper's ε, NaN where it is the same), `delta`, `unit`, what ε protects, and
-    `guarantee`, in a word, empty where the run is not private; `one_model`:
-    whether several seeds share one initial model.
+    For each metric a row for each label: `label`, `mean` and `seeds` of the
+    final score, `score` and `drop` as texts, `epsilon` (the largest of the
+    seeds, with the paper's where that is another), `delta`, `guarantee`, in a
+    word, empty where the run is not private, and `one_model`: whether several
+    seeds share one initial model.
   """
   found = []
   for metric, of_metric in table.groupby('metric', sort=False):
-    lines = []
-    for label, own in of_metric.groupby(names.labels(of_metric), sort=False):
-      epsilon = own['epsilon'].where(own['is_private'])
-      lines.append(
-        {
-          'label': label,
-          'metric': metric,
-          'score': stats.estimate(own['final_score']),
-          'drop': stats.estimate(own['drop']),
-          'epsilon': epsilon.max(skipna=False),
-          'paper': own['paper_epsilon'].max(),
-          'delta': own['delta'].iloc[0],
-          'unit': own['unit'].iloc[0],
-          'guarantee': _guarantee(own),
-          'one_model': len(own) > 1 and own['model_seed'].nunique() == 1,
-        }
-      )
-    found.append(pd.DataFrame(lines))
+    groups = [*of_metric.groupby(names.labels(of_metric), sort=False)]
+    scores = [stats.estimate(own['final_score']) for _, own in groups]
+    drops = [stats.estimate(own['drop']) for _, own in groups]
+    means = [each.mean if each else math.nan for each in scores]
+    decimals = metric.decimals(means)
+    lines = {
+      'label': [label for label, _ in groups],
+      'mean': means,
+      'seeds': [each.num_seeds if each else 0 for each in scores],
+      'score': [_estimate(each, decimals) for each in scores],
+      'drop': [_estimate(each, decimals) for each in drops],
+      'epsilon': [_epsilon(own) for _, own in groups],
+      'delta': [own['delta'].iloc[0] for _, own in groups],
+      'guarantee': [_guarantee(own) for _, own in groups],
+      'one_model': [
+        len(own) > 1 and own['model_seed'].nunique() == 1 for _, own in groups
+      ],
+    }
+    found.append((metric, pd.DataFrame(lines)))
   return found
+
+
+def _epsilon(own: pd.DataFrame) -> str:
+  """The largest ε of some seeds, with the paper's where that is another."""
+  text = stats.at_most(
+    own['epsilon'].where(own['is_private']).max(skipna=False)
+  )
+  if own['unit'].iloc[0] == 'example':
+    text += ' for examples'
+  if own['paper_epsilon'].notna().any():
+    text += f' (the paper’s: {stats.at_most(own["paper_epsilon"].max())})'
+  return text
 
 
 def _guarantee(own: pd.DataFrame) -> str:
@@ -255,41 +243,37 @@ def _guarantee(own: pd.DataFrame) -> str:
 def _results(table: pd.DataFrame) -> str:
   """The sentence and the table of the runs of each metric, with its reading."""
   parts = []
-  for found in _by_metric(table):
-    seeds = sorted({each.num_seeds for each in found['score'] if each}) or [0]
+  for metric, found in _by_metric(table):
+    seeds = sorted({*found['seeds']} - {0})
     one_model = '; '.join(found.loc[found['one_model'], 'label'])
     notes = {
-      _SEEDS_NOTE.format(' or '.join(map(str, seeds))): seeds[-1] > 1,
+      _SEEDS_NOTE.format(' or '.join(map(str, seeds))): max(seeds, default=0)
+      > 1,
       _ONE_MODEL_NOTE.format(one_model): bool(one_model),
-      _DROP_NOTE: found['drop'].notna().any(),
-      _EPSILON_NOTE: found['epsilon'].notna().any(),
+      _DROP_NOTE: found['drop'].ne(stats.MISSING).any(),
+      _EPSILON_NOTE: found['epsilon'].ne(stats.MISSING).any(),
     }
     parts += [
-      f'**{_result_sentence(found)}**',
-      markup.markdown_table(_result_table(found)),
+      f'**{_result_sentence(metric, found)}**',
+      markup.markdown_table(_result_table(metric, found)),
       ' '.join(note for note, is_needed in notes.items() if is_needed),
     ]
   return '\n\n'.join(filter(None, parts))
 
 
-def _result_table(found: pd.DataFrame) -> pd.DataFrame:
+def _result_table(metric: Metric, found: pd.DataFrame) -> pd.DataFrame:
   """The results of one metric, without columns that would be empty."""
-  metric = found['metric'].iloc[0]
-  decimals = metric.decimals(each.mean for each in found['score'] if each)
-  seeds = [each.num_seeds if each else 0 for each in found['score']]
-  deltas = sorted(set(found['delta'].dropna()))
-  shared = (
-    f' (δ\xa0=\xa0{_format_delta(deltas[0])})' if len(deltas) == 1 else ''
-  )
+  deltas = sorted({*found['delta'].dropna()})
+  shared = f' (δ\xa0=\xa0{_format_delta(deltas[0])})' if deltas else ''
   lost = 'below FedAvg (points)' if metric.is_share else 'worse than FedAvg by'
   return _without_empty(
     pd.DataFrame(
       {
         'algorithm': found['label'],
-        'seeds': seeds if len(set(seeds)) > 1 else '',
-        metric.heading: [_estimate(each, decimals) for each in found['score']],
-        lost: [_estimate(each, decimals) for each in found['drop']],
-        f'ε{shared}': [_epsilon(line) for _, line in found.iterrows()],
+        'seeds': found['seeds'] if found['seeds'].nunique() > 1 else '',
+        metric.heading: found['score'],
+        lost: found['drop'],
+        'ε' if deltas[1:] else f'ε{shared}': found['epsilon'],
         'δ': found['delta'].map(_format_delta) if deltas[1:] else '',
         'guarantee': found['guarantee'].replace('', stats.MISSING),
       }
@@ -297,39 +281,33 @@ def _result_table(found: pd.DataFrame) -> pd.DataFrame:
   )
 
 
-def _result_sentence(found: pd.DataFrame) -> str:
+def _result_sentence(metric: Metric, found: pd.DataFrame) -> str:
   """What the runs of one metric came to, in a sentence."""
-  metric = found['metric'].iloc[0]
-  known = found[found['score'].notna()]
+  known = found[found['mean'].notna()]
   if known.empty:
     return f'No run has a finite {metric.title} yet.'
-  decimals = metric.decimals(each.mean for each in known['score'])
   unit = ' %' if metric.is_share else ''
   if len(known) > _MAX_TOLD:
-    means = known['score'].map(lambda each: each.mean)
-    best = known.loc[means.idxmax() if metric.goal == 'max' else means.idxmin()]
+    best = (
+      known['mean'].idxmax() if metric.goal == 'max' else known['mean'].idxmin()
+    )
+    label, score = known.loc[best, ['label', 'score']]
     return (
-      f'Of {len(known)} algorithms and settings, {best["label"]} has the best '
-      f'{metric.title}, {_estimate(best["score"], decimals)}{unit}; chosen on '
-      'the test data, that is an optimistic figure.'
+      f'Of {len(known)} algorithms and settings, {label} has the best '
+      f'{metric.title}, {score}{unit}; chosen on the test data, that is an '
+      'optimistic figure.'
     )
   parts = []
   for line in known.to_dict('records'):
     verb = f' has a {metric.title} of ' if not parts else ': '
-    text = f'{line["label"]}{verb}{_estimate(line["score"], decimals)}{unit}'
-    drop = line['drop']
-    if drop is not None:
-      is_worse = drop.mean >= 0
-      size = stats.Estimate(tuple(x if is_worse else -x for x in drop.values))
-      text += f', {_estimate(size, decimals)} '
-      if metric.is_share:
-        text += f'points {"below" if is_worse else "above"} FedAvg'
-      else:
-        text += f'{"worse" if is_worse else "better"} than FedAvg'
+    text = f'{line["label"]}{verb}{line["score"]}{unit}'
+    if line['drop'] != stats.MISSING:
+      lost = 'points below' if metric.is_share else 'worse than'
+      text += f', {line["drop"]} {lost} FedAvg'
     if line['guarantee']:
       told = {
-        'holds': f'ε = {_epsilon(line)}, and the guarantee holds',
-        'no': f'ε = {_epsilon(line)} by the plan, no guarantee as it was run',
+        'holds': f'ε = {line["epsilon"]}, and the guarantee holds',
+        'no': f'ε = {line["epsilon"]} by the plan, no guarantee as it was run',
         'not known': 'nothing is known of its guarantee',
         'simulated': 'a simulation of the noise of other cohorts: no guarantee',
       }
@@ -341,24 +319,19 @@ def _result_sentence(found: pd.DataFrame) -> str:
 def _privacy(found: stats.Runs, table: pd.DataFrame) -> str:
   """What private runs promise, together and each, once for equal ones."""
   texts = _together(found)
-  promises = {
-    name: run.privacy['description']
-    for name, run in found.runs.items()
-    if run.privacy.get('description')
-  }
-  for text in dict.fromkeys(promises.values()):
-    own = [name for name, promise in promises.items() if promise == text]
-    is_all = len(own) == len(promises)
-    texts.append(text if is_all else f'**{"; ".join(own)}**: {text}')
+  told: dict[str, list[str]] = {}
   for name, run in found.runs.items():
-    if 'with_clipping_norm' in run.privacy:
-      texts.append(f'**{name}**: {run.privacy["with_clipping_norm"]}')
-    # Its noise is not that of the sentence alone.
-    if (
-      run.settings.get('clipping') == 'adaptive'
-      and 'aggregation' in run.privacy
-    ):
-      texts.append(f'**{name}**: {run.privacy["aggregation"]}')
+    privacy = run.privacy
+    promises = [privacy.get('description'), privacy.get('with_clipping_norm')]
+    if run.settings.get('clipping') == 'adaptive':
+      # Its noise is not that of the sentence alone.
+      promises.append(privacy.get('aggregation'))
+    for text in filter(None, promises):
+      told.setdefault(text, []).append(name)
+  everyone = {name for own in told.values() for name in own}
+  for text, own in told.items():
+    is_all = len(own) == len(everyone)
+    texts.append(text if is_all else f'**{"; ".join(own)}**: {text}')
   # A simulation of the noise of other cohorts promises nothing.
   promises_some = table['is_private'] & table['noise_cohort'].isna()
   held = table[promises_some & ~table['has_caveats']]
@@ -466,19 +439,6 @@ def _other_scores(run: Run) -> dict[str, str]:
   return told
 
 
-def _paper_tables(found: stats.Runs) -> str:
-  """The paper's tables that runs stand for a row of."""
-  lines = tables.paper_rows(found)
-  if lines.empty:
-    return ''
-  # The others stand in for the paper's data, and have no row there.
-  return '\n\n'.join(
-    f'### Table {number:.0f}\n\n'
-    + markup.markdown_table(tables.published_rows(own))
-    for number, own in lines[lines['table'].notna()].groupby('table')
-  )
-
-
 def _audits(found: stats.Runs) -> pd.DataFrame:
   """The claim of each audited run beside what each attack shows."""
   return pd.DataFrame(
@@ -489,7 +449,7 @@ def _audits(found: stats.Runs) -> pd.DataFrame:
           **attack
         ),
         'ε claimed': stats.at_most(attack['claimed_epsilon']),
-        'attack on': _ATTACKS.get(attack['attack'], attack['attack']),
+        'attack on': attack['attack'].replace('_', ' '),
         'ε at least': stats.at_least(attack['epsilon_lower_bound']),
         'ε at least, if Gaussian': stats.at_least(
           attack['gaussian_epsilon_lower_bound']
@@ -503,7 +463,7 @@ def _audits(found: stats.Runs) -> pd.DataFrame:
         'refuted': 'yes' if attack['is_refuted'] else 'no',
       }
       for name, run in found.runs.items()
-      for attack in run.audits.to_dict('records')
+      for attack in run.audits
     ]
   )
 
@@ -511,16 +471,10 @@ def _audits(found: stats.Runs) -> pd.DataFrame:
 def _notes(found: stats.Runs) -> list[str]:
   """What is missing, damaged or left out, a sentence each."""
   table = found.table
-  partial = table[~table['is_complete']]
-  is_recorded = pd.Series(
-    [len(run.updates) > 0 for run in found.runs.values()], table.index
-  )
+  has_updates = [len(run.updates) > 0 for run in found.runs.values()]
   missing = {
     'Not evaluated yet': table['final_score'].isna(),
-    'Updates are not recorded': ~is_recorded & ~table['is_private'],
-    'Updates of private runs are not recorded': (
-      ~is_recorded & table['is_private']
-    ),
+    'Updates are not recorded': ~np.array(has_updates),
   }
   return [
     *(
@@ -531,7 +485,7 @@ def _notes(found: stats.Runs) -> list[str]:
     *(
       f'{name}: {run["rounds_done"]} of {run["num_rounds"]} rounds; it is '
       'shown, but not compared'
-      for name, run in partial.iterrows()
+      for name, run in table[~table['is_complete']].iterrows()
     ),
     *(f'{name}: left out: {reason}' for name, reason in found.left_out),
     *(
@@ -559,16 +513,6 @@ def _figures_of(report: pathlib.Path) -> set[str]:
   except (FileNotFoundError, UnicodeDecodeError):
     return set()
   return set(_FIGURE.findall(text)) if text.startswith(_HEADING) else set()
-
-
-def _epsilon(line: pd.Series) -> str:
-  """The ε of a run, with the paper's where that is another."""
-  text = stats.at_most(line['epsilon'])
-  if line['unit'] == 'example':
-    text += ' for examples'
-  if pd.notna(line['paper']):
-    text += f' (the paper’s: {stats.at_most(line["paper"])})'
-  return text
 
 
 def _estimate(value: stats.Estimate | None, decimals: int) -> str:
@@ -611,7 +555,8 @@ def main(argv: Sequence[str]) -> None:
     markup.show(f'error: {error}', sys.stderr)
     sys.exit(2)
   markup.show(
-    f'{summary(found)}\n\nReport: {path}\n        {path.with_suffix(".html")}'
+    f'{summary(found)}\n\nReport: {path}\n        {path.with_suffix(".html")}',
+    sys.stdout,
   )
 
 

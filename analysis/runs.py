@@ -5,7 +5,6 @@ the notes of the run, and a folder that cannot be trusted is left out with the
 reason. Folders of 0.2 are read too.
 """
 
-import contextlib
 import dataclasses
 import io
 import json
@@ -47,22 +46,15 @@ _PARTITION_KEYS = {
   'shards_per_client': 'shards',
 }
 
+# Of audit.json: what all attacks share, and what each has.
 _AUDIT_KEYS = (
-  'num_releases',
-  'num_canaries_in',
-  'num_canaries_out',
-  'confidence',
-  'claimed_epsilon',
-  'allowed_true_positive_rate',
+  *('num_releases', 'num_canaries_in', 'num_canaries_out', 'confidence'),
+  *('claimed_epsilon', 'allowed_true_positive_rate'),
 )
 _ATTACK_KEYS = (
-  'epsilon_lower_bound',
-  'gaussian_epsilon_lower_bound',
-  'epsilon_estimate',
-  'true_positive_rate',
-  'is_refuted',
+  *('epsilon_lower_bound', 'gaussian_epsilon_lower_bound'),
+  *('epsilon_estimate', 'true_positive_rate', 'is_refuted'),
 )
-AUDIT_COLUMNS = ('attack', *_AUDIT_KEYS, *_ATTACK_KEYS)
 _UPDATE_FILE = re.compile(r'round_(\d+)\.csv')
 
 
@@ -135,7 +127,8 @@ class Run:
     updates: The rows of `updates/`: `t`, which is 0 in the first round as in
       the paper, `UPDATE_COLUMNS`, and `is_mean`: whether a row is the averaged
       update.
-    audits: A row for each attack of `audit/audit.json`: `AUDIT_COLUMNS`.
+    audits: For each attack of `audit/audit.json` its name, `attack`, and its
+      figures beside those of the audit.
     metric: The figure on the test set that decides.
     notes: What is missing or cut off, a phrase each.
     ledger: The ledger; None where there is none.
@@ -147,7 +140,7 @@ class Run:
   privacy: Mapping[str, Any]
   rounds: pd.DataFrame
   updates: pd.DataFrame
-  audits: pd.DataFrame
+  audits: Sequence[Mapping[str, Any]]
   metric: Metric = Metric()
   notes: tuple[str, ...] = ()
   ledger: pathlib.Path | None = None
@@ -214,19 +207,13 @@ def read_published(
     line['name']: Run(
       config=line['config'],
       privacy=line.get('privacy', {}),
-      # Older ones have a column more.
-      audits=pd.DataFrame(line.get('audits') or [], columns=_columns(line)),
+      audits=line.get('audits', []),
       rounds=by_run[line['name']],
       updates=_mark_means(updates_of.get(line['name'], no_updates)),
       rest={key: value for key, value in line.items() if key not in keys},
     )
     for line in lines
   }, searches
-
-
-def _columns(line: Mapping[str, Any]) -> list[str]:
-  """The columns of the audits of a published run."""
-  return [*(line['audits'][0] if line.get('audits') else AUDIT_COLUMNS)]
 
 
 def read_folder(directory: pathlib.Path) -> Run:
@@ -240,30 +227,36 @@ def read_folder(directory: pathlib.Path) -> Run:
       'a file, not a folder' if directory.exists() else 'no such folder'
     )
   notes: list[str] = []
-  path, ledger = directory / 'metrics.csv', directory / 'ledger.jsonl'
-  if path.is_file() and not (directory / 'config.json').exists():
-    metric = _metric_of_program(path)
-    rounds = _read_metrics(path, metric, [])
-    config = _config_of_program(directory, rounds)
-  else:
+  ledger = directory / 'ledger.jsonl'
+  path = directory / 'metrics.csv'
+  table = _read_csv(path, notes) if path.is_file() else None
+  if table is None or (directory / 'config.json').exists():
     config = _read_config(directory / 'config.json')
-    metric = _read_metric(config)
-    rounds = _read_metrics(path, metric, notes)
-  name = config['algorithm']
-  known = ALGORITHMS.get(name)
-  is_private = known.is_private if known else name.startswith('dp_')
-  # A simulation of the noise of other cohorts promises nothing.
-  is_private &= config['experiment'].get('noise_clients_per_round') is None
-  charged = math.nan
-  with contextlib.suppress(OSError, ValueError):
-    charged = privacy_lib.read_ledger(ledger).epsilon
+  else:
+    # Of a program of one's own: its accuracy decides, or its loss without one.
+    has_accuracy = 'test_accuracy' in table and any(table['test_accuracy'])
+    config = {
+      'algorithm': 'own_program',
+      'program': directory.resolve().name,
+      'model': {'name': ''},
+      'experiment': {'task': '', 'partition': ''},
+      'metric': 'accuracy' if has_accuracy else 'loss',
+      'metric_goal': 'max' if has_accuracy else 'min',
+    }
+  metric = Metric(
+    config.get('metric', 'accuracy'), config.get('metric_goal', 'max')
+  )
+  rounds = _read_rounds(table, metric, notes)
+  num_rounds = int(rounds['round_num'].max()) if len(rounds) else 0
+  config['experiment'].setdefault('num_rounds', num_rounds)
+  privacy, charged = _read_privacy(directory, config, notes)
   return Run(
     config=config,
     metric=metric,
     rounds=rounds,
     ledger=ledger if ledger.is_file() else None,
     charged=charged,
-    privacy=_read_privacy(directory, is_private, notes),
+    privacy=privacy,
     updates=_read_updates(directory / 'updates', notes),
     audits=_read_audit(directory / 'audit' / 'audit.json', notes),
     notes=tuple(notes),
@@ -282,54 +275,13 @@ def _read_config(path: pathlib.Path) -> dict[str, Any]:
       'of a program of your own'
     )
   config = _read_json(path)
-  for section, keys in (
-    ('experiment', ('task', 'partition', 'num_rounds')),
-    ('model', ('name',)),
-    ('algorithm', ()),
-  ):
-    if section not in config:
-      raise NotARunError(f'config.json has no `{section}`')
-    for key in keys:
-      if not isinstance(config[section], dict) or key not in config[section]:
-        raise NotARunError(f'config.json has no `{section}.{key}`')
-  return config
-
-
-def _read_metric(config: Mapping[str, Any]) -> Metric:
-  """The metric of a run; accuracy where its config says nothing."""
-  name = config.get('metric', 'accuracy')
-  goal = config.get('metric_goal', 'max')
-  if not isinstance(name, str) or not name or goal not in ('max', 'min'):
-    raise NotARunError(
-      "config.json: `metric` must be a name and `metric_goal` 'max' or 'min', "
-      f'found {name!r} and {goal!r}'
-    )
-  return Metric(name, goal)
-
-
-def _metric_of_program(path: pathlib.Path) -> Metric:
-  """The accuracy of a program of one's own, or its loss without one."""
   try:
-    table = pd.read_csv(path)
-  except (OSError, ValueError) as error:
-    raise NotARunError(f'{path.name} cannot be read: {error}') from error
-  for metric in (Metric(), Metric('loss', 'min')):
-    if metric.column in table and table[metric.column].notna().any():
-      return metric
-  raise NotARunError(f'{path.name} has neither `test_accuracy` nor `test_loss`')
-
-
-def _config_of_program(
-  directory: pathlib.Path, rounds: pd.DataFrame
-) -> dict[str, Any]:
-  """What is known of a program of one's own: its name and its rounds."""
-  num_rounds = int(rounds['round_num'].max()) if len(rounds) else 0
-  return {
-    'algorithm': 'own_program',
-    'program': directory.resolve().name,
-    'model': {'name': ''},
-    'experiment': {'task': '', 'partition': '', 'num_rounds': num_rounds},
-  }
+    _ = config['algorithm'], config['model']['name']
+    for key in ('task', 'partition', 'num_rounds'):
+      _ = config['experiment'][key]
+  except (KeyError, TypeError) as error:
+    raise NotARunError(f'config.json has not all keys: {error!r}') from error
+  return config
 
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
@@ -342,31 +294,24 @@ def _read_json(path: pathlib.Path) -> dict[str, Any]:
   return contents
 
 
-def _read_metrics(
-  path: pathlib.Path, metric: Metric, notes: list[str]
+def _read_rounds(
+  table: pd.DataFrame | None, metric: Metric, notes: list[str]
 ) -> pd.DataFrame:
+  """The rows of metrics.csv, of which `table` has the texts."""
   columns = list(dict.fromkeys([*METRIC_COLUMNS, metric.column]))
-  if not path.is_file():
+  if table is None:
     notes.append('metrics.csv is missing: no round has finished yet')
     return pd.DataFrame({column: [] for column in columns}, dtype=float)
-  table = _read_csv(path, notes, columns)
   for column in ('round_num', metric.column):
     if column not in table:
       raise NotARunError(f'metrics.csv has no column `{column}`')
-  absent = [column for column in columns if column not in table]
-  if metric != Metric() and 'test_accuracy' in absent:
-    absent.remove('test_accuracy')
-  if absent:
-    notes.append(f'metrics.csv does not measure {", ".join(absent)}')
-  others = [
-    column
-    for column in table
-    if column.startswith('test_') and column not in columns
-  ]
+  table = _as_numbers(table, columns, 'metrics.csv')
+  others = table.columns.difference(columns, sort=False)
+  others = others[others.str.startswith('test_')]
   table[others] = table[others].apply(pd.to_numeric, errors='coerce')
   table = table.reindex(columns=[*columns, *others])
-  rounds = table['round_num'].to_numpy()
-  if np.isnan(rounds).any() or (rounds < 0).any() or (rounds % 1).any():
+  rounds = table['round_num']
+  if not (rounds.ge(0) & rounds.mod(1).eq(0)).all():
     raise NotARunError('metrics.csv has a row without a valid `round_num`')
   values = table[metric.column].dropna()
   if metric.is_share and not values.between(0.0, 1.0).all():
@@ -374,7 +319,7 @@ def _read_metrics(
       f'metrics.csv: `{metric.column}` must be between 0 and 1, found '
       f'{values[~values.between(0.0, 1.0)].iloc[0]}'
     )
-  repeated = int(table['round_num'].duplicated(keep='last').sum())
+  repeated = int(rounds.duplicated().sum())
   if repeated:
     notes.append(
       f'metrics.csv holds {repeated} round(s) twice: the later row counts'
@@ -383,10 +328,8 @@ def _read_metrics(
   return table.sort_values('round_num', ignore_index=True)
 
 
-def _read_csv(
-  path: pathlib.Path, notes: list[str], number_columns: Sequence[str]
-) -> pd.DataFrame:
-  """Reads a CSV file; a cut-off last line is dropped and named."""
+def _read_csv(path: pathlib.Path, notes: list[str]) -> pd.DataFrame:
+  """The texts of a CSV file; a cut-off last line is dropped and named."""
   try:
     text = path.read_text(encoding='utf-8')
   except (OSError, UnicodeDecodeError) as error:
@@ -398,39 +341,45 @@ def _read_csv(
     # A line with all of its commas may still have lost the end of a number.
     notes.append(f'{path.name} is cut off: its last line was left out')
     lines.pop()
-  columns = lines[0].count(',') + 1
+  columns = lines[0].count(',')
   for number, line in enumerate(lines[1:], start=2):
-    if line.count(',') + 1 != columns:
+    if line.count(',') != columns:
       raise NotARunError(
-        f'{path.name}, line {number}: {columns} values expected, found '
+        f'{path.name}, line {number}: {columns + 1} values expected, found '
         f'{line.count(",") + 1}'
       )
-  table = pd.read_csv(
+  return pd.read_csv(
     io.StringIO('\n'.join(lines) + '\n'), dtype=str, keep_default_na=False
   )
-  for column in table.columns.intersection(list(number_columns)):
-    numbers = pd.to_numeric(table[column], errors='coerce')
+
+
+def _as_numbers(
+  table: pd.DataFrame, columns: Iterable[str], file: str
+) -> pd.DataFrame:
+  """A table with those of some columns that it has as numbers."""
+  for column in table.columns.intersection([*columns]):
+    numbers = pd.to_numeric(table[column], errors='coerce').astype(float)
     bad = numbers.isna() & ~table[column].str.lower().isin(['', 'nan'])
     if bad.any():
       raise NotARunError(
-        f'{path.name}, line {int(np.argmax(bad)) + 2}: `{column}` must be a '
+        f'{file}, line {int(np.argmax(bad)) + 2}: `{column}` must be a '
         f'number, found {table[column][bad].iloc[0]!r}'
       )
-    table[column] = numbers.astype(float)
+    table = table.assign(**{column: numbers})
   return table
 
 
 def _read_privacy(
-  directory: pathlib.Path, is_private: bool, notes: list[str]
-) -> dict[str, Any]:
-  """What a private run promises, with every caveat of its ledger."""
+  directory: pathlib.Path, config: Mapping[str, Any], notes: list[str]
+) -> tuple[dict[str, Any], float]:
+  """What a private run promises, with every caveat of its ledger; its ε."""
   path, ledger = directory / 'privacy.json', directory / 'ledger.jsonl'
-  charged, caveats = None, ()
+  charged, caveats, epsilon = None, (), math.nan
   if ledger.is_file():
     try:
       charged = privacy_lib.read_ledger(ledger)
       # A run that was killed may not have written down all of its caveats.
-      caveats = charged.caveats
+      caveats, epsilon = charged.caveats, charged.epsilon
     except (OSError, ValueError) as error:
       notes.append(f'the ledger cannot be read: {error}')
       caveats = ('what was charged is not known: the ledger cannot be read',)
@@ -440,9 +389,13 @@ def _read_privacy(
     # What `tasks.train` writes of the plan; a program of one's own may not.
     privacy = privacy_lib.plan_to_json(charged.plan, charged.caveats)
   else:
-    if is_private:
+    name = config['algorithm']
+    known = ALGORITHMS.get(name)
+    is_private = known.is_private if known else name.startswith('dp_')
+    # A simulation of the noise of other cohorts promises nothing.
+    if is_private and not config['experiment'].get('noise_clients_per_round'):
       notes.append('privacy.json is missing: nothing is known of its privacy')
-    return {}
+    return {}, epsilon
   needed = ('noise_multiplier', 'target_delta', 'sampling', 'epsilon')
   absent = [key for key in needed if privacy.get(key) is None]
   if absent:
@@ -455,25 +408,23 @@ def _read_privacy(
     stated = f'No guarantee as it was run: {"; ".join(untold)}.'
     described = f'{stated} The plan: {described}' if described else stated
   privacy['description'] = described or None
-  return privacy
+  return privacy, epsilon
 
 
-def _read_audit(path: pathlib.Path, notes: list[str]) -> pd.DataFrame:
-  """A row for each attack of an audit, with `AUDIT_COLUMNS`."""
-  empty = pd.DataFrame(columns=list(AUDIT_COLUMNS))
+def _read_audit(path: pathlib.Path, notes: list[str]) -> list[dict[str, Any]]:
+  """The figures of each attack of an audit."""
   if not path.is_file():
-    return empty
+    return []
   try:
     audit = _read_json(path)
     common = {key: audit[key] for key in _AUDIT_KEYS}
-    lines = [
+    return [
       {'attack': name, **common, **{key: attack[key] for key in _ATTACK_KEYS}}
       for name, attack in audit['attacks'].items()
     ]
   except (NotARunError, KeyError, TypeError, AttributeError) as error:
     notes.append(f'audit.json cannot be used: {error}: left out')
-    return empty
-  return pd.DataFrame(lines, columns=list(AUDIT_COLUMNS))
+    return []
 
 
 def _read_updates(directory: pathlib.Path, notes: list[str]) -> pd.DataFrame:
@@ -486,10 +437,11 @@ def _read_updates(directory: pathlib.Path, notes: list[str]) -> pd.DataFrame:
       continue
     file_notes: list[str] = []
     try:
-      table = _read_csv(path, file_notes, UPDATE_COLUMNS[1:])
+      table = _read_csv(path, file_notes)
       absent = [column for column in UPDATE_COLUMNS if column not in table]
       if absent:
         raise NotARunError(f'{path.name} has no column `{absent[0]}`')
+      table = _as_numbers(table, UPDATE_COLUMNS[1:], path.name)
     except NotARunError as error:
       notes.append(f'updates/{error}: left out')
       continue

@@ -15,7 +15,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,37 +30,21 @@ from tff_clipping.privacy.accounting import rounding
 MISSING = '–'
 MIN_SEEDS = 3
 
-
 SEED_KEYS = ('seed', 'model_seed')
 # Runs are compared only if all of these are equal. What may differ is what is
 # compared: the algorithm, its threshold, its noise and its privacy; and the
 # seed of the cohorts, which a private run draws for itself.
 SETTING_KEYS = (
-  'task',
-  'partition',
-  'model',
-  'examples_per_client',
-  'num_clients',
-  'dirichlet_alpha',
-  'shards_per_client',
-  'held_out_clients',
-  'clients_per_round',
-  'local_steps',
-  'batch_size',
-  'num_rounds',
-  'client_learning_rate',
-  'server_learning_rate',
-  'server_optimizer',
-  'compute_dtype',
-  'local_step',
-  'local_momentum',
-  'proximal_mu',
-  'sharpness_rho',
-  'fed_pd_penalty',
-  'client_rate_decay',
-  'loss',
+  *('task', 'partition', 'model', 'examples_per_client', 'num_clients'),
+  *('dirichlet_alpha', 'shards_per_client', 'held_out_clients'),
+  *('clients_per_round', 'local_steps', 'batch_size', 'num_rounds'),
+  *('client_learning_rate', 'server_learning_rate', 'server_optimizer'),
+  *('compute_dtype', 'local_step', 'local_momentum', 'proximal_mu'),
+  *('sharpness_rho', 'fed_pd_penalty', 'client_rate_decay', 'loss'),
   *SEED_KEYS,
 )
+# The round t of Figs. 1 and 2, 0 being the first; the appendix shows others.
+FIGURE_ROUND = 16
 # The paper's quantity skew: 5 examples of each of 10 classes a client.
 _QUANTITY_SKEW_EXAMPLES = 50
 
@@ -96,59 +80,34 @@ class Estimate(NamedTuple):
     return with_margin(self.mean, self.margin)
 
 
-class Difference(NamedTuple):
-  """The mean of one figure less the mean of another, in points.
-
-  Attributes:
-    mean: The difference.
-    margin: Half of its 95 % interval; NaN below `MIN_SEEDS` seeds of either.
-  """
-
-  mean: float
-  margin: float
-
-  @property
-  def sign(self) -> int | None:
-    """1 or -1 if 0 is outside of the interval, else 0; None without one."""
-    if math.isnan(self.margin):
-      return None
-    return int(np.sign(self.mean)) if abs(self.mean) > self.margin else 0
-
-  def __str__(self) -> str:
-    return with_margin(self.mean, self.margin)
-
-
 def estimate(values: Iterable[float]) -> Estimate | None:
   """The estimate of the finite ones of some values; None where none is."""
   finite = tuple(float(value) for value in values if math.isfinite(value))
   return Estimate(finite) if finite else None
 
 
-def difference(one: Estimate, other: Estimate) -> Difference:
-  """One less another, of runs of other seeds or rows: Welch's interval."""
-  value = one.mean - other.mean
+def difference_margin(one: Estimate, other: Estimate) -> float:
+  """Half of Welch's 95 % interval of the difference of two means.
+
+  The two are of runs of other seeds or rows; NaN below `MIN_SEEDS` seeds of
+  either.
+  """
   if min(one.num_seeds, other.num_seeds) < MIN_SEEDS:
-    return Difference(value, math.nan)
-  squares = [stats.sem(e.values) ** 2 for e in (one, other)]
-  shares = [
-    square**2 / (e.num_seeds - 1)
-    for square, e in zip(squares, (one, other), strict=True)
-  ]
-  if sum(shares) == 0:
-    return Difference(value, 0.0)
-  degrees, error = sum(squares) ** 2 / sum(shares), math.sqrt(sum(squares))
-  return Difference(value, _quantile(degrees) * error)
+    return math.nan
+  squares = np.array([stats.sem(each.values) ** 2 for each in (one, other)])
+  if not squares.any():
+    return 0.0
+  freedom = np.array([one.num_seeds - 1, other.num_seeds - 1])
+  degrees = squares.sum() ** 2 / (squares**2 / freedom).sum()
+  return _quantile(degrees) * math.sqrt(squares.sum())
 
 
 def prediction_margin(published: Estimate) -> float:
-  """How far a new seed may be from the mean of others, by its 95 % interval.
+  """How far a new seed may be from the mean of two or more, in points.
 
-  Returns:
-    The margin in points; NaN from a single seed.
+  It is half of the 95 % interval of the new seed.
   """
   count = published.num_seeds
-  if count < 2:
-    return math.nan
   spread = float(np.std(published.values, ddof=1))
   return _quantile(count - 1) * spread * math.sqrt(1.0 + 1.0 / count)
 
@@ -199,7 +158,7 @@ class Runs:
     runs: The runs, by name.
     table: A row for each run, with its name as index; NaN, None or an empty
       text is what is missing. Its columns are every setting of `config.json`
-      (`settings` has them in one), what `with_drops` adds, and
+      (`settings` has them in one), and
 
       - `row`, `scale` and `variants` (with commas) of a published experiment,
         empty else; `algorithm`, `algorithm_name`, `own_aggregator` (whether
@@ -217,8 +176,21 @@ class Runs:
         the run evaluates), `scores` (pairs of a round and its score),
         `clipped_fraction` (mean over rounds), `relative_spread` (of the
         clients' update norms, standard deviation over mean, mean over rounds),
+        `spread_at` and `std_at` (that, and the standard deviation alone, at
+        `FIGURE_ROUND`), `cosine_at` (the mean cosine of two updates there),
         `path` (how far the model has moved after each round, from 0 to T),
         `round_seconds` (the median);
+      - beside other runs: `fed_avg_run` (the run of FedAvg that it is compared
+        with, None without) and `no_drop` (why there is none), `drop` (by how
+        much `final_score` is worse than that of `fed_avg_run`: in points for an
+        accuracy, else in the unit of the metric), `dp_drop` (the same against
+        CE-FedAvg with the same threshold), `equal_path_accuracy` (that of
+        `fed_avg_run` at the round by which it has moved as far as this run has
+        at T), `equal_path_lead` (the run's own less that: clipping makes steps
+        shorter, so that a part of a drop is training that is still to come),
+        `shown_norm` (the threshold on updates with which a run is drawn: its
+        own c or, where it does not clip, the one c with which all others of its
+        setting do; NaN where there is none, and for clipped models);
       - `is_private`, `has_simulation_figures` (a private run shows exact
         figures of its clients), `has_caveats` (the ε of its plan does not hold
         for the run as it was run), `epsilon` (of the rounds that were run, for
@@ -247,21 +219,27 @@ def read_folders(directories: Iterable[str | os.PathLike[str]]) -> Runs:
     directories: The folders. One that is given twice counts once.
 
   Returns:
-    The runs in the order given, each under the name of its folder, with the
-    parents' where two are equal.
+    The runs in the order given, each under the name of its folder, or its path
+    where two names are equal.
   """
-  found: dict[pathlib.Path, Run] = {}
+  found: dict[pathlib.Path, tuple[pathlib.Path, Run]] = {}
   left_out = []
   for directory in map(pathlib.Path, directories):
     if directory.resolve() in found:
       left_out.append((str(directory), 'given twice, read once'))
       continue
     try:
-      found[directory.resolve()] = run_files.read_folder(directory)
+      run = run_files.read_folder(directory)
     except run_files.NotARunError as error:
       left_out.append((str(directory), str(error)))
-  names = _distinct_names([*found])
-  return collect(dict(zip(names, found.values(), strict=True)), left_out)
+    else:
+      found[directory.resolve()] = directory, run
+  times = collections.Counter(path.name for path in found)
+  runs = {
+    str(given) if times[path.name] > 1 else path.name: run
+    for path, (given, run) in found.items()
+  }
+  return collect(runs, left_out)
 
 
 def read_results(directory: str | os.PathLike[str]) -> Runs:
@@ -284,18 +262,6 @@ def read_results(directory: str | os.PathLike[str]) -> Runs:
   return found
 
 
-def _distinct_names(directories: Sequence[pathlib.Path]) -> list[str]:
-  """Adds the parent folder's name where two folders share theirs."""
-  names = [path.name for path in directories]
-  longer = [
-    name if names.count(name) == 1 else str(pathlib.Path(*path.parts[-2:]))
-    for name, path in zip(names, directories, strict=True)
-  ]
-  if len(set(longer)) < len(longer):
-    return [str(path) for path in directories]
-  return longer
-
-
 def collect(
   runs: Mapping[str, Run], left_out: Iterable[tuple[str, str]] = ()
 ) -> Runs:
@@ -303,111 +269,91 @@ def collect(
   index = pd.Index([*runs], name='run')
   table = pd.DataFrame([_row(run) for run in runs.values()], index)
   if runs:
-    table = with_drops(table)
+    table = _with_drops(table)
   return Runs(runs, table, tuple(left_out))
 
 
 def _row(run: Run) -> dict[str, Any]:
   """The row of a run in `Runs.table`, but for its drops."""
-  settings = run.settings
-  return {
-    **settings,
-    **_describe(run),
-    **_measure(run),
-    **_promise(run),
-    'settings': settings,
-  }
-
-
-def _describe(run: Run) -> dict[str, Any]:
-  """What a run is, for people and to compare it."""
-  config, settings = run.config, run.settings
+  config, settings, privacy = run.config, run.settings, run.privacy
   task, published = config.get('task') or {}, config.get('run') or {}
-  algorithm, model = config['algorithm'], config['model']['name']
+  algorithm, model = config['algorithm'], config['model']
   known, own = ALGORITHMS.get(algorithm), settings.get('aggregator')
   title = config.get('program', known.title if known else algorithm)
-  values = {key: settings.get(key) for key in SETTING_KEYS}
-  # Runs that are judged by different figures are not compared.
-  values['metric'] = run.metric.name
   data, is_iid = run_files.own_name(settings['task']), _is_iid(settings)
+  # Runs that are judged by different figures are not compared.
+  values = {key: settings.get(key) for key in SETTING_KEYS}
+  values['metric'] = run.metric.name
+  rounds, scores = run.rounds, run.scores
+  rounds_done = int(rounds['round_num'].max()) if len(rounds) else 0
+  exact = rounds[[*CLIENT_METRICS]].notna().any(axis=None) or len(run.updates)
+  epsilon, paper_epsilon = _epsilons(run)
+  numbers = {
+    'noise_cohort': settings.get('noise_clients_per_round'),
+    'num_parameters': model.get('num_parameters'),
+    'num_clients': settings.get('num_clients') or task.get('num_clients'),
+    'num_test_examples': task.get('num_test_examples'),
+    'target_epsilon': settings.get('target_epsilon'),
+    'clipping_norm': settings.get('clipping_norm')
+    or config.get('estimated_clipping_norm'),
+    'noise_multiplier': privacy.get('noise_multiplier'),
+    'delta': privacy.get('target_delta'),
+  }
   return {
+    **settings,
     **{key: published.get(key, '') for key in ('row', 'scale')},
     'variants': ','.join(published.get('variants', ())),
     **values,
+    'settings': settings,
+    'setting': json.dumps([*values.values()]),
+    'series': json.dumps([*(values | dict.fromkeys(SEED_KEYS)).values()]),
     'algorithm': algorithm,
     'algorithm_name': f'{title} by {run_files.own_name(own)}' if own else title,
     'own_aggregator': bool(own),
     'is_audited': settings.get('audit_canaries') is not None,
-    'noise_cohort': run_files.to_number(
-      settings.get('noise_clients_per_round')
-    ),
     'clips': known.clips if known else 'updates',
-    'model': model,
-    'model_name': MODEL_NAMES.get(model, run_files.own_name(model)),
-    'num_parameters': run_files.to_number(
-      config['model'].get('num_parameters')
+    'model': model['name'],
+    'model_name': MODEL_NAMES.get(
+      model['name'], run_files.own_name(model['name'])
     ),
     'data': DATA_NAMES.get(data, data),
     'is_iid': is_iid,
     'split': 'IID' if is_iid else 'non-IID',
-    'num_clients': run_files.to_number(
-      settings.get('num_clients') or task.get('num_clients')
-    ),
-    'num_test_examples': run_files.to_number(task.get('num_test_examples')),
     'metric': run.metric,
-    'target_epsilon': run_files.to_number(settings.get('target_epsilon')),
-    'clipping_norm': run_files.to_number(
-      settings.get('clipping_norm') or config.get('estimated_clipping_norm')
-    ),
-    'setting': json.dumps([*values.values()]),
-    'series': json.dumps([*(values | dict.fromkeys(SEED_KEYS)).values()]),
-  }
-
-
-def _measure(run: Run) -> dict[str, Any]:
-  """What a run came to."""
-  rounds, scores = run.rounds, run.scores
-  rounds_done = int(rounds['round_num'].max()) if len(rounds) else 0
-  return {
+    **{key: run_files.to_number(value) for key, value in numbers.items()},
     'rounds_done': rounds_done,
-    'is_complete': rounds_done >= run.settings['num_rounds'],
+    'is_complete': rounds_done >= settings['num_rounds'],
     'final_score': float(scores.iloc[-1]) if len(scores) else math.nan,
     'scores': tuple(scores.items()),
     'clipped_fraction': rounds['clipped_fraction'].mean(),
     'relative_spread': _relative_spread(run),
+    **_at_figure_round(run),
     'path': _path(run),
     'round_seconds': rounds['round_seconds'].dropna().median(),
-  }
-
-
-def _promise(run: Run) -> dict[str, Any]:
-  """What a private run promises, and what it shows nevertheless."""
-  privacy, spent = run.privacy, run.rounds['epsilon'].dropna()
-  epsilon = run_files.to_number(privacy.get('epsilon'))
-  paper = run_files.to_number(privacy.get('paper_epsilon'))
-  actual = run_files.to_number(privacy.get('actual_epsilon'))
-  if math.isfinite(actual) and actual != epsilon:
-    # A run of 0.2, whose plan charges as the paper does.
-    epsilon, paper = actual, epsilon
-  elif len(spent):
-    # A round that has diverged, or was not recorded yet, is charged too.
-    epsilon = float(np.fmax(spent.iloc[-1], run.charged))
-  is_exact = bool(len(run.updates)) or bool(
-    run.rounds[list(CLIENT_METRICS)].notna().any(axis=None)
-  )
-  return {
     'is_private': run.is_private,
-    'has_simulation_figures': run.is_private and is_exact,
+    'has_simulation_figures': bool(run.is_private and exact),
     'has_caveats': bool(privacy.get('caveats')),
     'epsilon': epsilon,
-    'paper_epsilon': paper,
-    'noise_multiplier': run_files.to_number(privacy.get('noise_multiplier')),
-    'delta': run_files.to_number(privacy.get('target_delta')),
-    'sampling': privacy.get('sampling'),
-    'accountant': privacy.get('accountant'),
-    'relation': privacy.get('relation'),
+    'paper_epsilon': paper_epsilon,
+    **{key: privacy.get(key) for key in ('sampling', 'accountant', 'relation')},
     'unit': privacy.get('unit', 'client'),
   }
+
+
+def _epsilons(run: Run) -> tuple[float, float]:
+  """The ε of the rounds that were run, and the paper's where it is another."""
+  epsilon, paper, actual = (
+    run_files.to_number(run.privacy.get(key))
+    for key in ('epsilon', 'paper_epsilon', 'actual_epsilon')
+  )
+  if math.isfinite(actual) and actual != epsilon:
+    # A run of 0.2, whose plan charges as the paper does.
+    return actual, epsilon
+  spent = run.rounds['epsilon'].dropna()
+  if len(spent):
+    # A round that has diverged, or was not recorded yet, is charged too.
+    epsilon = float(np.fmax(spent.iloc[-1], run.charged))
+  return epsilon, paper
 
 
 def _relative_spread(run: Run) -> float:
@@ -426,6 +372,29 @@ def _relative_spread(run: Run) -> float:
     norms = run.updates[~run.updates['is_mean']].groupby('t')['update_norm']
     ratios = norms.std(ddof=0) / norms.mean()
   return float(ratios.mean())
+
+
+def _at_figure_round(run: Run) -> dict[str, float]:
+  """The spread of the norms, and the mean cosine of two updates.
+
+  The squared norm of the sum of n updates is the sum of their squared norms and
+  of the inner products of all pairs: these follow from the norms and the norm
+  of the mean. A pair counts by the product of its norms. It is that of what the
+  clients sent, and of their updates only where nothing was clipped.
+  """
+  rounds = run.rounds[run.rounds['round_num'] == FIGURE_ROUND + 1]
+  std = rounds['update_norm_std']
+  updates = run.updates[run.updates['t'] == FIGURE_ROUND]
+  norms = updates.loc[~updates['is_mean'], 'update_norm'].astype(float)
+  sums = updates.loc[updates['is_mean'], 'update_norm'] * len(norms)
+  squares = np.square(norms).sum()
+  found = {
+    'spread_at': std / rounds['update_norm_mean'],
+    'std_at': std,
+    'cosine_at': (sums**2 - squares) / (norms.sum() ** 2 - squares),
+  }
+  # NaN where there is no such round.
+  return {key: run_files.to_number(it.squeeze()) for key, it in found.items()}
 
 
 def _path(run: Run) -> tuple[float, ...]:
@@ -462,51 +431,36 @@ def _is_iid(settings: Mapping[str, Any]) -> bool:
   return settings['partition'] == 'iid'
 
 
-def with_drops(table: pd.DataFrame) -> pd.DataFrame:
+def _with_drops(table: pd.DataFrame) -> pd.DataFrame:
   """Adds the run that each run is compared with, and by how much it is worse.
 
   Runs with an aggregator of a user's own are compared with others, and no run
   is compared with them: what the aggregator does to updates is not known.
-
-  Args:
-    table: A row for each run, as in `Runs`, without these columns.
-
-  Returns:
-    The rows with the columns
-
-    - `fed_avg_run`: the run of FedAvg that it is compared with, None without,
-      and `no_drop`, the reason why there is none;
-    - `drop`: by how much its final score is worse than that of `fed_avg_run`:
-      in points for an accuracy, else in the unit of the metric;
-    - `dp_drop`: the same against CE-FedAvg with the same threshold;
-    - `equal_path_accuracy` (percent): that of `fed_avg_run` at the round by
-      which it has moved as far as this run has at T, and `equal_path_lead`: the
-      run's own less that. Clipping makes steps shorter, so that a part of a
-      drop is training that is still to come;
-    - `shown_norm`: the threshold on updates with which a run is drawn: its own
-      c or, where it does not clip, the one c with which all others of its
-      setting do; NaN where there is none, and for clipped models.
   """
-  partners = _Partners(table)
+  baselines = {}
+  for name in ('fed_avg', 'ce_fed_avg'):
+    own = table[table['algorithm'].eq(name) & ~table['own_aggregator']]
+    keys = [_names(run, name) for _, run in own.iterrows()]
+    baselines[name] = own.assign(names=keys)
   lines = []
-  for _, run in table.iterrows():
+  for name, run in table.iterrows():
     plain, clipped, reason = None, None, ''
-    is_baseline = run['algorithm'] == 'fed_avg' and not run['own_aggregator']
+    is_baseline = name in baselines['fed_avg'].index
     if run['algorithm'] in ALGORITHMS and not is_baseline:
-      plain, reason = partners.find(run, 'fed_avg')
+      plain, reason = _partner(run, 'fed_avg', baselines['fed_avg'])
     if run['algorithm'] == 'dp_fed_avg':
-      clipped, _ = partners.find(run, 'ce_fed_avg')
-    scores = [
+      clipped, _ = _partner(run, 'ce_fed_avg', baselines['ce_fed_avg'])
+    baseline, clipped_one = (
       table.at[other, 'final_score'] if other else math.nan
       for other in (plain, clipped)
-    ]
+    )
     equal = _at_equal_path(run, table.loc[plain]) if plain else math.nan
     lines.append(
       {
         'fed_avg_run': plain,
         'no_drop': reason,
-        'drop': run['metric'].lost(scores[0], run['final_score']),
-        'dp_drop': run['metric'].lost(scores[1], run['final_score']),
+        'drop': run['metric'].lost(baseline, run['final_score']),
+        'dp_drop': run['metric'].lost(clipped_one, run['final_score']),
         'equal_path_accuracy': equal,
         'equal_path_lead': run['final_score'] - equal,
       }
@@ -515,52 +469,34 @@ def with_drops(table: pd.DataFrame) -> pd.DataFrame:
   return table.join(found).assign(shown_norm=_shown_norms(table))
 
 
-class _Partners:
-  """Finds the run that a run is compared with."""
-
-  def __init__(self, table: pd.DataFrame):
-    self._table = table
-    self._by_name = collections.defaultdict(list)
-    self._by_setting = collections.defaultdict(list)
-    for name, run in table[~table['own_aggregator']].iterrows():
-      if run['row']:
-        self._by_name[_key(run, run['algorithm'])].append(name)
-      self._by_setting[run['algorithm'], run['setting']].append(name)
-
-  def find(
-    self, run: Mapping[str, Any], algorithm: str
-  ) -> tuple[str | None, str]:
-    """Returns the one run of an algorithm, or None and the reason."""
-    found = [
-      name
-      for name in self._by_setting[algorithm, run['setting']]
-      if not (run['row'] and self._table.at[name, 'row'])
-    ]
-    if algorithm == 'ce_fed_avg':
-      norms = self._table['clipping_norm']
-      found = [name for name in found if norms[name] == run['clipping_norm']]
-    if run['row']:
-      found = self._by_name[_key(run, algorithm)] + found
-    title = ALGORITHMS[algorithm].title
-    if not found:
-      return None, f'no {title} run of the same setting'
-    # Two that could both be meant are never averaged nor chosen from.
-    if len(found) > 1:
-      names = ', '.join(sorted(found))
-      return None, f'more than one {title} run of the same setting: {names}'
-    for partial in (self._table.loc[found[0]], run):
-      if not partial['is_complete']:
-        return None, f'{partial.name} is not finished'
-    return found[0], ''
+def _partner(
+  run: pd.Series, algorithm: str, baselines: pd.DataFrame
+) -> tuple[str | None, str]:
+  """The one run of an algorithm that a run is compared with, or the reason."""
+  same = baselines['setting'].eq(run['setting'])
+  if algorithm == 'ce_fed_avg':
+    same &= baselines['clipping_norm'].eq(run['clipping_norm'])
+  if run['row']:
+    # Published runs are compared by name: two rows can have the same runs.
+    by_name = baselines['names'].eq(_names(run, algorithm))
+    same = same.where(baselines['row'].eq(''), by_name)
+  found, title = baselines[same], ALGORITHMS[algorithm].title
+  if found.empty:
+    return None, f'no {title} run of the same setting'
+  # Two that could both be meant are never averaged nor chosen from.
+  if len(found) > 1:
+    names = ', '.join(sorted(found.index))
+    return None, f'more than one {title} run of the same setting: {names}'
+  for partial in (found.iloc[0], run):
+    if not partial['is_complete']:
+      return None, f'{partial.name} is not finished'
+  return found.index[0], ''
 
 
-def _key(run: Mapping[str, Any], algorithm: str) -> Hashable:
-  """What tells runs of experiments apart: two rows can have the same runs.
+def _names(run: pd.Series, algorithm: str) -> str:
+  """The names of a published run with another algorithm.
 
-  Args:
-    run: The row of a run.
-    algorithm: The algorithm of the run that is looked for, which has the
-      variants of `run` but those that are of other algorithms.
+  It has the variants of `run` but those that are of other algorithms.
   """
   kept = (
     name
@@ -568,7 +504,7 @@ def _key(run: Mapping[str, Any], algorithm: str) -> Hashable:
     if name and algorithm in VARIANTS.get(name, (algorithm,))
   )
   same = ('task', 'partition', 'examples_per_client', 'model', 'scale', 'seed')
-  return (*(str(run[key]) for key in same), algorithm, *kept)
+  return json.dumps([*(str(run[key]) for key in same), *kept])
 
 
 def _at_equal_path(run: Mapping[str, Any], plain: Mapping[str, Any]) -> float:

@@ -1,11 +1,33 @@
-"""The tables of docs/related.md: the systems that the paper speaks of."""
+"""The tables that set ways to protect clients side by side.
+
+`mechanisms` has those of DP-FedAvg, `systems` those that the paper speaks of.
+"""
 
 import math
+from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis import experiments, stats
-from analysis.tables import Evidence, over_seeds, without_budget
+from analysis import stats
+from analysis.tables import Evidence, cells
+from tasks.experiments import ROWS
+
+# How cohorts are drawn, and the noise, by what else is changed.
+_MECHANISMS = {
+  '': 'Poisson, independent',
+  'pld': 'Poisson, independent',
+  'threshold': 'Poisson, independent, c paid for',
+  'pld,threshold': 'Poisson, independent, c paid for',
+  'random_allocation': 'a secret round each epoch, independent',
+  'random_allocation,threshold': (
+    'a secret round each epoch, independent, c paid for'
+  ),
+  'paper_sampling': 'fixed P, charged as Poisson (the paper)',
+  'fixed_size': 'fixed P, independent',
+  'fixed_size,pld': 'fixed P, independent',
+  'banded': 'in turns, banded',
+  'blt': 'in turns, BLT',
+}
 
 # What is compared on which data: their name and the scale.
 _DATA = {
@@ -48,6 +70,56 @@ _SYSTEMS = {
 }
 
 
+_MECHANISM_COLUMNS = {
+  'data': ('data', ''),
+  'T': ('num_rounds', ''),
+  'cohorts, noise': ('title', ''),
+  'accountant': ('accountant', ''),
+  'ε': ('target_epsilon', 'g'),
+  'z': ('noise_multiplier', '.3f'),
+  'accuracy (%)': ('accuracy', '±'),
+  'drop from CE-FedAvg': ('drop', '±'),
+}
+_SYSTEM_COLUMNS = {
+  'data': ('data', ''),
+  'T': ('num_rounds', ''),
+  'system': ('title', ''),
+  'ε': ('target_epsilon', 'g'),
+  'accuracy (%)': ('accuracy', '±'),
+  'protects': ('protects', ''),
+  'against': ('against', ''),
+  'neighbours': ('neighbours', ''),
+  'accountant': ('accountant', ''),
+  'z': ('noise_multiplier', '.3f'),
+  'noise / c': ('noise_over_norm', '.1f'),
+  'noise / signal': ('noise_over_signal', '.2g'),
+  'bits': ('bits', 'g'),
+  'seeds': ('seeds', ''),
+}
+
+
+def mechanisms(found: Evidence) -> pd.DataFrame:
+  """DP-FedAvg by how cohorts are drawn, the noise, and ε.
+
+  A row for each row of the paper, scale, ε that is aimed at and way that was
+  run, where more than one way was.
+  """
+  table = found.rows
+  table = table.assign(way=_without_budget(table))
+  table = table[
+    table['algorithm'].eq('dp_fed_avg')
+    & table['row'].ne('')
+    & table['way'].isin([*_MECHANISMS])
+  ]
+  several = table.groupby(['row', 'scale'])['way'].transform('nunique') > 1
+  table = table.assign(
+    place=table['way'].map([*_MECHANISMS].index),
+    title=table['way'].map(_MECHANISMS),
+  )[several]
+  lines = _over_seeds(table, ['row', 'target_epsilon', 'num_rounds', 'place'])
+  return cells(lines, _MECHANISM_COLUMNS)
+
+
 def systems(found: Evidence) -> pd.DataFrame:
   """A row for each system, data and ε.
 
@@ -60,11 +132,11 @@ def systems(found: Evidence) -> pd.DataFrame:
   """
   table = found.found.table
   names = table['row'].str.extract('mlp_([a-z0-9]+)_(.*)')
-  ways = without_budget(table).str.removesuffix('_cifar10')
+  ways = _without_budget(table).str.removesuffix('_cifar10')
   table = table.assign(
     of_data=names[0],
     key=list(zip(table['algorithm'], ways, strict=True)),
-    budget=table['target_epsilon'].astype(float).fillna(0),
+    budget=table['target_epsilon'].fillna(0),
   )[
     table['is_complete']
     & names[1].isin(_CLIENTS)
@@ -75,30 +147,42 @@ def systems(found: Evidence) -> pd.DataFrame:
     place=table['key'].map([*_SYSTEMS].index),
     data_place=table['of_data'].map([*_DATA].index),
   )
-  by = ['data_place', 'budget', 'place']
-  lines = []
-  for _, part in table.sort_values(by, kind='stable').groupby(by, sort=False):
-    run = part.iloc[0]
-    title, protects, against = _SYSTEMS[run['key']]
-    lines.append(
-      {
-        'data': _DATA[run['of_data']][0],
-        'T': run['num_rounds'],
-        'system': title,
-        'ε': stats.number(run['target_epsilon'], 'g'),
-        'accuracy (%)': over_seeds(part, 'final_score'),
-        'protects': protects,
-        'against': against,
-        'neighbours': (run['relation'] or stats.MISSING).replace('_', '-'),
-        'accountant': run['accountant'] or stats.MISSING,
-        'z': stats.number(run['noise_multiplier'], '.3f'),
-        'noise / c': stats.number(_noise_over_norm(run), '.1f'),
-        'noise / signal': stats.number(_noise_over_signal(run), '.2g'),
-        'bits': f'{_bits(run):g}',
-        'seeds': len(part),
-      }
-    )
-  return pd.DataFrame(lines)
+  lines = _over_seeds(table, ['data_place', 'budget', 'place'])
+  for place, name in enumerate(('title', 'protects', 'against')):
+    lines[name] = [_SYSTEMS[key][place] for key in lines['key']]
+  is_distributed = lines['aggregation'] == 'distributed'
+  lines = lines.assign(
+    data=[_DATA[name][0] for name in lines['of_data']],
+    neighbours=lines['relation'].str.replace('_', '-'),
+    bits=lines.get('sum_bits', is_distributed).where(is_distributed, 32),
+    noise_over_norm=[_noise_over_norm(run) for _, run in lines.iterrows()],
+    noise_over_signal=[_noise_over_signal(run) for _, run in lines.iterrows()],
+  )
+  return cells(lines, _SYSTEM_COLUMNS)
+
+
+def _over_seeds(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+  """The first run of each group, in the order of the keys, and its figures.
+
+  `accuracy` and `drop` from CE-FedAvg are `Estimate`s; `seeds` is the number of
+  runs.
+  """
+  groups = [part for _, part in table.groupby([*keys])]
+  firsts = pd.DataFrame(
+    [part.iloc[0] for part in groups], columns=table.columns
+  )
+  return firsts.assign(
+    accuracy=[stats.estimate(part['final_score']) for part in groups],
+    drop=[stats.estimate(part['dp_drop']) for part in groups],
+    seeds=[len(part) for part in groups],
+  )
+
+
+def _without_budget(table: pd.DataFrame) -> pd.Series:
+  """The variants of runs but that of another ε."""
+  return table['variants'].map(
+    lambda names: ','.join(x for x in names.split(',') if x != 'epsilon_5')
+  )
 
 
 def systems_by_budget(found: Evidence) -> pd.DataFrame:
@@ -144,13 +228,5 @@ def _noise_over_signal(run: pd.Series) -> float:
     return math.nan
   ratio = 1.0
   if run['clips'] == 'models':
-    of_updates = experiments.SYSTEM_ROWS[run['row']]
-    if of_updates is None:
-      return math.nan
-    ratio = run['clipping_norm'] / of_updates
+    ratio = run['clipping_norm'] / ROWS[run['row']]['clipping_norm']
   return _noise_over_norm(run) * ratio / math.sqrt(run['num_rounds'])
-
-
-def _bits(run: pd.Series) -> float:
-  """The bits of an element that a client sends."""
-  return run['sum_bits'] if run['aggregation'] == 'distributed' else 32

@@ -1,25 +1,19 @@
-"""The tables of the reproduction's pages on the paper's rows.
+"""The tables of the pages on the paper's rows.
 
-`paper_rows` has a line for each row of the paper and scale at which it was run;
-a table is a selection of these lines and columns. A cell is a text.
+`Evidence.lines` has a line for each row of the paper and scale at which it was
+run. A table is a selection of lines, and of columns by `cells`.
 """
 
-import functools
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis import experiments, stats
 from analysis.stats import Runs
-
-_PUBLISHED = {row.name: row for row in experiments.PUBLISHED_ROWS}
-
-# The round t of Figs. 1 and 2, 0 being the first; the appendix shows others.
-FIGURE_ROUND = 16
+from tasks.experiments import ROWS
 
 # In percent, of ten classes. A model below twice chance hardly knows anything,
 # and where FedAvg is below three times chance there is little to lose.
@@ -28,9 +22,7 @@ NEAR_CHANCE = 'near chance'
 NOT_RUN = 'not run'
 # What a cell says where runs of one setting and seed cannot be told apart.
 _SEVERAL = 'several'
-# The noise on the mean that P = 80 has: of a scale, and of a cell.
-_NOISE_SCALE, _NOISE_MARK = '{}, the noise of P = 80', ' *'
-_NOISE_EPSILON = 'as P = 80'
+VERDICTS = ('holds', 'does not hold', 'not decided')
 
 # The algorithm whose model a figure is of.
 _MODELS = {
@@ -38,148 +30,107 @@ _MODELS = {
   'clipping_drop': 'ce_fed_avg',
   'dp_drop': 'dp_fed_avg',
 }
-
 # "Many layers, has convolution layers, skip connections, etc" (Sec. 4).
 _STRUCTURE = {'MLP': 0, 'AlexNet': 1, 'MobileNetV2': 2, 'ResNet-18': 2}
 # Of Tables 3 and 4.
 _LAYERS = {'MLP': 2, 'AlexNet': 7, 'ResNet-18': 18, 'MobileNetV2': 24}
 
 _Line = Mapping[str, Any]
-
-
-class _Finding(NamedTuple):
-  """What the paper says of two drops.
-
-  Attributes:
-    title: It in short.
-    drop: The drop that it is on.
-    tests: Whether a pair of lines tests it, the first with the drop that it
-      calls smaller.
-  """
-
-  title: str
-  drop: str
-  tests: Callable[[_Line, _Line], bool]
-
-
-_FINDINGS: Mapping[str, _Finding] = {
+# What the paper says of two drops: in short, the drop, what both lines share,
+# and whether a pair tests it, the first with the drop that is called smaller.
+_FINDINGS: Mapping[
+  str, tuple[str, str, Sequence[str], Callable[[_Line, _Line], bool]]
+] = {
   # Table 2.
-  'split': _Finding(
+  'split': (
     'clipping costs more on non-IID data',
     'clipping_drop',
-    lambda one, two: (
-      _same(one, two, 'table', 'model', 'data')
-      and one['table'] == 2
-      and one['is_iid'] > two['is_iid']
-    ),
+    ('table', 'model', 'data'),
+    lambda one, two: one['table'] == 2 and one['is_iid'] > two['is_iid'],
   ),
   # Table 2.
-  'data': _Finding(
+  'data': (
     'clipping costs more on CIFAR-10',
     'clipping_drop',
+    ('table', 'model', 'is_iid'),
     lambda one, two: (
-      _same(one, two, 'table', 'model', 'is_iid')
-      and one['table'] == 2
+      one['table'] == 2
       and (one['paper_data'], two['paper_data']) == ('EMNIST', 'CIFAR-10')
     ),
   ),
   # Sec. 2.2 and 4; Table 4 repeats AlexNet and ResNet-18 of Table 2.
-  'structure': _Finding(
+  'structure': (
     'structured models lose less by clipping',
     'clipping_drop',
+    ('table', 'data', 'is_iid'),
     lambda one, two: (
-      _same(one, two, 'table', 'data', 'is_iid')
-      and _STRUCTURE[one['model']] > _STRUCTURE[two['model']]
+      _STRUCTURE[one['model']] > _STRUCTURE[two['model']]
       and (two['table'], two['model']) != (4, 'AlexNet')
     ),
   ),
   # Tables 3 and 4. Of a pair with more of one and less of the other it says
   # nothing.
-  'size': _Finding(
+  'size': (
     'models with more parameters and/or layers lose more by noise',
     'dp_drop',
+    ('table',),
     lambda one, two: (
-      _same(one, two, 'table')
-      and one['table'] in (3, 4)
+      one['table'] in (3, 4)
       and one['num_parameters'] < two['num_parameters']
       and _LAYERS[one['model']] < _LAYERS[two['model']]
     ),
   ),
 }
-VERDICTS = ('holds', 'does not hold', 'not decided')
 
-# How cohorts are drawn, and the noise, by what else is changed.
-_MECHANISMS = {
-  '': 'Poisson, independent',
-  'pld': 'Poisson, independent',
-  'threshold': 'Poisson, independent, c paid for',
-  'pld,threshold': 'Poisson, independent, c paid for',
-  'random_allocation': 'a secret round each epoch, independent',
-  'random_allocation,threshold': (
-    'a secret round each epoch, independent, c paid for'
-  ),
-  'paper_sampling': 'fixed P, charged as Poisson (the paper)',
-  'fixed_size': 'fixed P, independent',
-  'fixed_size,pld': 'fixed P, independent',
-  'banded': 'in turns, banded',
-  'blt': 'in turns, BLT',
+# Columns of a table: by title the column of the lines and how a cell says it.
+# '±' is for an `Estimate`, '' for a text, anything else the format of a number.
+_Columns = Mapping[str, tuple[str, str]]
+
+_CLIPPING: _Columns = {
+  'row': ('row', ''),
+  'scale': ('scale', ''),
+  'seeds': ('num_seeds', ''),
+  'test images': ('num_test_examples', ',.0f'),
+  'FedAvg (%)': ('fed_avg', '±'),
+  'CE-FedAvg (%)': ('ce_fed_avg', '±'),
+  'drop, paper': ('paper_clipping_drop', '.2f'),
+  'drop, ours': ('clipping_drop', '±'),
+  'FedAvg at equal path (%)': ('equal_path', '±'),
+  'CE-FedAvg above FedAvg at equal path': ('equal_path_lead', '±'),
+  'clipped (%)': ('clipped', '.0f'),
+  'std / mean of norms (%)': ('spread', '.1f'),
+  'cosine of two updates': ('cosine_at', '.3f'),
+  'mean of clipped updates / c': ('mean_update', '.2f'),
 }
-
-
-def paper_rows(
-  found: Runs, noise_variants: Collection[str] = ()
-) -> pd.DataFrame:
-  """Each row with published figures at each scale at which it was run.
-
-  A run repeats a row where model, data, split and examples a client are the
-  row's; rows on data that stand in for the paper's have its figures. Of several
-  runs of DP-FedAvg, those with Poisson cohorts count, and of these those with
-  the ε of the row. Runs that are not finished, were audited or have an
-  aggregator of a user's own do not count, nor do runs with variants.
-
-  Args:
-    found: The runs.
-    noise_variants: Variants of DP-FedAvg that take the place of runs without
-      variants: those with the noise on the mean that the paper's P has.
-
-  Returns:
-    A line for each row and scale, in the order of the paper, the best evidence
-    of a row first: with a drop, the most seeds, and then the largest scale. Its
-    columns are those that `_line` and `_figures` name.
-  """
-  table = found.table
-  is_plain = table['variants'] == ''
-  of_dp = table['variants'].isin(noise_variants or ('',))
-  is_study = table['noise_cohort'] == experiments.PAPERS_CLIENTS_PER_ROUND
-  of_dp = of_dp | is_study if noise_variants else of_dp & ~is_study
-  table = table[
-    of_dp.where(table['is_private'], is_plain)
-    & table['is_complete']
-    & ~table['is_audited']
-    & ~table['own_aggregator']
-  ]
-  if table.empty:
-    return table
-  table = table.assign(**_at_figure_round(found, table))
-  lines = pd.DataFrame(
-    [
-      _line(row, part) | _figures(row, part)
-      for row in experiments.ROWS
-      for _, part in table[of_row(table, row)].groupby('series', sort=False)
-    ]
-  )
-  if lines.empty:
-    return lines
-  if noise_variants:
-    lines = lines[lines['table'].notna() & lines['dp_fed_avg'].notna()]
-    lines = lines.assign(scale=lines['scale'].map(_NOISE_SCALE.format))
-  ranked = lines.assign(has_drop=lines['clipping_drop'].notna()).sort_values(
-    ['has_drop', 'num_seeds', 'examples'], ascending=False, kind='stable'
-  )
-  places = {row.name: place for place, row in enumerate(experiments.ROWS)}
-  return ranked.sort_values(
-    'row', key=lambda names: names.map(places), kind='stable', ignore_index=True
-  )
+_NOISE: _Columns = {
+  'row': ('row', ''),
+  'scale': ('scale', ''),
+  'seeds': ('dp_seeds', ''),
+  'd': ('num_parameters', ',.0f'),
+  'z': ('noise_multiplier', '.3g'),
+  'ε': ('epsilon', ''),
+  'noise / c': ('noise_over_c', '.0f'),
+  'noise / signal': ('noise_over_signal', '.1f'),
+  'mean of clipped updates / c': ('mean_update', '.2f'),
+  'DP-FedAvg (%)': ('dp_fed_avg', '±'),
+  'drop, paper': ('paper_dp_drop', '.2f'),
+  'drop, ours': ('dp_drop', '±'),
+}
+_PUBLISHED: _Columns = {
+  'model': ('model', ''),
+  'data': ('data', ''),
+  'clients': ('split', ''),
+  'FedAvg, paper (%)': ('paper_fed_avg', '.2f'),
+  'FedAvg, ours (%)': ('fed_avg', ''),
+  'clipping drop, paper': ('paper_clipping_drop', '.2f'),
+  'clipping drop, ours': ('clipping_drop', ''),
+  'DP drop, paper': ('paper_dp_drop', '.2f'),
+  'DP drop, ours': ('dp_drop', ''),
+  'ε, paper': ('paper_epsilon', 'g'),
+  'ε, ours': ('epsilon', ''),
+  'P, Q, batch, T': ('size', ''),
+  'seeds': ('num_seeds', ''),
+}
 
 
 class Evidence:
@@ -189,36 +140,194 @@ class Evidence:
     found: All runs.
     rows: The finished runs of the table that are of the paper, not of the
       systems beside it.
-    lines: From `paper_rows`, of the rows that are in the paper's tables.
+    lines: Those of `_lines`, of the rows that are in the paper's tables.
+    noisy: The same of runs of DP-FedAvg with the noise on the mean that P = 80
+      has, in place of those with the noise of their own P.
   """
 
   def __init__(self, found: Runs):
     """Raises ValueError where there is no run of a row of the paper."""
     table = found.table
     self.found = found
-    self._of_paper = ~table['row'].isin(experiments.SYSTEM_ROWS)
-    self.rows = table[self._of_paper & table['is_complete']]
-    lines = paper_rows(self._papers())
-    if lines.empty or lines['table'].isna().all():
+    self.rows = table[
+      ~table['row'].isin(experiments.SYSTEM_ROWS) & table['is_complete']
+    ]
+    self.lines = _lines(self.rows, is_study=False)
+    self.noisy = _lines(self.rows, is_study=True)
+    if self.lines.empty:
       raise ValueError('there is no finished run of a row of the paper')
-    self.lines = lines[lines['table'].notna()]
 
-  def _papers(self) -> Runs:
-    return Runs(self.found.runs, self.found.table[self._of_paper])
 
-  @functools.cached_property
-  def noisy(self) -> pd.DataFrame:
-    """From `paper_rows`, with the noise on the mean that P = 80 has."""
-    return paper_rows(self._papers(), experiments.NOISE_VARIANTS)
+def cells(lines: pd.DataFrame, columns: _Columns) -> pd.DataFrame:
+  """The texts of some columns of lines, under their titles."""
+  return pd.DataFrame(
+    {
+      title: [_cell(value, spec) for value in lines[column]]
+      for title, (column, spec) in columns.items()
+    }
+  )
+
+
+def _cell(value: Any, spec: str) -> str:
+  if spec == '±':
+    return NOT_RUN if value is None else str(value)
+  if spec:
+    return stats.number(value, spec)
+  return stats.MISSING if pd.isna(value) else str(value)
+
+
+def _lines(table: pd.DataFrame, *, is_study: bool) -> pd.DataFrame:
+  """Each row in the paper's tables at each scale at which it was run.
+
+  A run repeats a row where model, data, split and examples a client are the
+  row's; rows on data that stand in for the paper's have its figures. Runs that
+  were audited or have an aggregator of a user's own do not count, nor do runs
+  with variants. With `is_study`, the runs of DP-FedAvg are those with the noise
+  on the mean that the paper's P has.
+
+  Returns:
+    A line for each row and scale as `_line` has it, in the order of the paper,
+    the best evidence of a row first: with a drop, the most seeds, and then the
+    largest scale.
+  """
+  is_simulated = table['noise_cohort'] == experiments.PAPERS_CLIENTS_PER_ROUND
+  has_papers_noise = is_simulated | table['variants'].isin(
+    experiments.NOISE_VARIANTS
+  )
+  counts = table['variants'].eq('') & ~has_papers_noise
+  if is_study:
+    counts = counts.mask(table['is_private'], has_papers_noise)
+  table = table[counts & ~table['is_audited'] & ~table['own_aggregator']]
+  lines = [
+    _line(row, part, is_study)
+    for row in experiments.ROWS
+    for _, part in table[of_row(table, row.settings)].groupby(
+      'series', sort=False
+    )
+  ]
+  if is_study:
+    lines = [line for line in lines if line['dp_fed_avg'] is not None]
+  places = {row.name: place for place, row in enumerate(experiments.ROWS)}
+  lines.sort(
+    key=lambda line: (
+      places[line['row']],
+      line['clipping_drop'] is None,
+      -line['num_seeds'],
+      -line['examples'],
+    )
+  )
+  return pd.DataFrame(lines)
+
+
+def of_row(table: pd.DataFrame, row: Mapping[str, Any]) -> pd.Series:
+  """Which runs have the model, data, split and client size of a row."""
+  return (
+    (table['model'] == row['model'])
+    & (table['data'] == experiments.DATA_NAMES[row['task']])
+    & (table['partition'] == row['partition'])
+    & (table['examples_per_client'] == row['examples_per_client'])
+  )
+
+
+def _line(
+  row: experiments.Row, part: pd.DataFrame, is_study: bool
+) -> dict[str, Any]:
+  """What a row is like and came to at one scale.
+
+  The figures over seeds are `Estimate`s, None where not run, or `_SEVERAL`:
+  final accuracies by algorithm, drops, and figures at equal path. The others
+  are means: of FedAvg the spread of the norms in percent, and the figures at
+  `stats.FIGURE_ROUND`; the share that CE-FedAvg clips in percent, and its mean
+  update over c. Noise and ε are those of the first run of DP-FedAvg: of
+  several, those with Poisson cohorts count, and of these those with the ε of
+  the row. The runs of `part` differ in the seed and the algorithm.
+  """
+  of_paper = ROWS[row.paper]
+  plain, clipped, private = (
+    part[part['algorithm'] == name]
+    for name in ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
+  )
+  if row.dp_drop is None:
+    private = private[:0]
+  for column, value in (
+    ('sampling', 'poisson'),
+    ('target_epsilon', of_paper['target_epsilon']),
+  ):
+    preferred = private[private[column] == value]
+    private = preferred if len(preferred) else private
+  multiplier, epsilon = (
+    private[key].iloc[0] if len(private) else math.nan
+    for key in ('noise_multiplier', 'epsilon')
+  )
+  run = part.iloc[0]
+  ours = {
+    'P': int(run['clients_per_round']),
+    'Q': int(run['local_steps']),
+    'batch': int(run['batch_size']),
+    'T': int(run['num_rounds']),
+  }
+  scale = run['scale'] or ', '.join(f'{key} = {n}' for key, n in ours.items())
+  length = multiplier * run['num_parameters'] ** 0.5 / ours['P']
+  keys = ['path', 'num_rounds', 'server_learning_rate', 'clipping_norm']
+  steps = [
+    path[-1] / (num_rounds * rate * norm)
+    for path, num_rounds, rate, norm in clipped[keys].itertuples(index=False)
+    if path
+  ]
+  both = {*plain['seed']} & {*clipped['seed']}
+  return {
+    'row': row.name,
+    'table': row.table,
+    'model': run['model_name'],
+    'data': run['data'],
+    'split': run['split'],
+    'is_iid': run['is_iid'],
+    'paper_data': experiments.DATA_NAMES[of_paper['task']],
+    'paper_fed_avg': row.fed_avg,
+    'paper_clipping_drop': row.clipping_drop,
+    'paper_dp_drop': row.dp_drop,
+    'paper_epsilon': of_paper['target_epsilon'],
+    **ours,
+    'size': ', '.join(map(str, ours.values())),
+    'scale': f'{scale}, the noise of P = 80' if is_study else scale,
+    # Gradients of single examples, in a run.
+    'examples': math.prod(ours.values()),
+    'num_test_examples': run['num_test_examples'],
+    'num_parameters': run['num_parameters'],
+    'runs': tuple(part.index),
+    # Of a scale that is still being run, the seeds that have both.
+    'num_seeds': len(both or {*plain['seed']}),
+    'fed_avg': _over_seeds(plain, 'final_score'),
+    'ce_fed_avg': _over_seeds(clipped, 'final_score'),
+    'dp_fed_avg': _over_seeds(private, 'final_score'),
+    'clipping_drop': _over_seeds(clipped, 'drop'),
+    'dp_drop': _over_seeds(private, 'dp_drop'),
+    'equal_path': _over_seeds(clipped, 'equal_path_accuracy'),
+    'equal_path_lead': _over_seeds(clipped, 'equal_path_lead'),
+    'spread': 100 * plain['relative_spread'].mean(),
+    **{key: plain[key].mean() for key in ('spread_at', 'std_at', 'cosine_at')},
+    'clipped': 100 * clipped['clipped_fraction'].mean(),
+    'mean_update': sum(steps) / len(steps) if steps else math.nan,
+    'noise_multiplier': multiplier,
+    'noise_over_c': length,
+    'noise_over_signal': length / ours['T'] ** 0.5,
+    'epsilon': 'as P = 80' if is_study else _epsilon(epsilon),
+  }
+
+
+def _epsilon(value: float) -> str:
+  return NOT_RUN if math.isnan(value) else stats.at_most(value)
+
+
+def _over_seeds(part: pd.DataFrame, column: str) -> stats.Estimate | str | None:
+  """A figure over seeds; two runs of one seed are never averaged."""
+  if part['seed'].duplicated().any():
+    return _SEVERAL
+  return stats.estimate(part[column])
 
 
 def is_near_chance(line: _Line, figure: str) -> bool:
-  """Whether a figure says nothing: its model is near chance, or FedAvg is.
-
-  Args:
-    line: A line of `paper_rows`.
-    figure: `fed_avg`, `clipping_drop` or `dp_drop`.
-  """
+  """Whether a figure of `_MODELS` says nothing: its model or FedAvg guesses."""
   return any(
     isinstance(line[model], stats.Estimate)
     and line[model].mean < times * CHANCE
@@ -237,235 +346,35 @@ def best_scale(lines: pd.DataFrame) -> pd.DataFrame:
   return lines.drop_duplicates('row')
 
 
-def of_row(table: pd.DataFrame, row: experiments.Row) -> pd.Series:
-  """Which runs have the model, data, split and client size of a row."""
-  return (
-    (table['model'] == row.model)
-    & (table['data'] == experiments.DATA_NAMES[row.task])
-    & (table['partition'] == row.partition)
-    & (table['examples_per_client'] == row.examples_per_client)
-  )
-
-
-def _at_figure_round(found: Runs, table: pd.DataFrame) -> dict[str, pd.Series]:
-  """The spread of the norms, and the mean cosine of two updates, by run.
-
-  The squared norm of the sum of n updates is the sum of their squared norms and
-  of the inner products of all pairs: these follow from the norms and the norm
-  of the mean. A pair counts by the product of its norms. It is that of what the
-  clients sent, and of their updates only where nothing was clipped.
-  """
-  rounds = pd.DataFrame(
-    {
-      name: found.runs[name]
-      .rounds.set_index('round_num')
-      .reindex([FIGURE_ROUND + 1])[['update_norm_mean', 'update_norm_std']]
-      .iloc[0]
-      for name in table.index
-    }
-  ).T
-  updates = found.updates(table.index)
-  updates = updates[updates['t'] == FIGURE_ROUND]
-  is_mean = updates['is_mean'].astype(bool)
-  clients = updates[~is_mean].groupby('run')['update_norm']
-  mean = updates[is_mean].set_index('run')['update_norm']
-  squares = clients.apply(lambda norms: np.square(norms).sum())
-  inner = (clients.size() * mean) ** 2 - squares
-  return {
-    'spread_at': rounds['update_norm_std'] / rounds['update_norm_mean'],
-    'std_at': rounds['update_norm_std'],
-    'cosine_at': inner / (clients.sum() ** 2 - squares),
-  }
-
-
-def _line(row: experiments.Row, part: pd.DataFrame) -> dict[str, Any]:
-  """What a row is like at one scale.
-
-  Args:
-    row: The row.
-    part: The finished runs, which differ in the seed and the algorithm.
-  """
-  of_table = _PUBLISHED[row.stands_for or row.name]
-  run = part.iloc[0]
-  ours = {
-    'P': run['clients_per_round'],
-    'Q': run['local_steps'],
-    'batch': run['batch_size'],
-    'T': run['num_rounds'],
-  }
-  # A column has floats where other runs do not have the setting.
-  ours = {key: int(value) for key, value in ours.items()}
-  return {
-    'row': row.name,
-    # None where the row is ours.
-    'table': row.table,
-    # Of the paper, which a row on other data has too.
-    'paper_table': of_table.table,
-    'model': run['model_name'],
-    'data': run['data'],
-    'split': run['split'],
-    'is_iid': run['is_iid'],
-    'paper_data': experiments.DATA_NAMES[of_table.task],
-    'paper_fed_avg': of_table.fed_avg,
-    'paper_clipping_drop': of_table.clipping_drop,
-    'paper_dp_drop': of_table.dp_drop,
-    'paper_epsilon': of_table.epsilon,
-    **ours,
-    'size': ', '.join(map(str, ours.values())),
-    'scale': run['scale']
-    or ', '.join(f'{key} = {value}' for key, value in ours.items()),
-    # Gradients of single examples, in a run.
-    'examples': math.prod(ours.values()),
-    'num_test_examples': run['num_test_examples'],
-    'num_parameters': run['num_parameters'],
-    'runs': tuple(part.index),
-  }
-
-
-def _figures(row: experiments.Row, part: pd.DataFrame) -> dict[str, Any]:
-  """What a row came to at one scale.
-
-  The figures over seeds are `Estimate`s, None where not run, or `_SEVERAL`:
-  final accuracies by algorithm, drops, and figures at equal path. The others
-  are means: the spread of the norms, std / mean, in FedAvg; that, the standard
-  deviation and the mean cosine of two updates at `FIGURE_ROUND`; the share that
-  CE-FedAvg clips, and its mean update over c. The rest is of the first run of
-  DP-FedAvg.
-  """
-  plain, clipped, private = (
-    part[part['algorithm'] == name]
-    for name in ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
-  )
-  if row.dp_drop is None:
-    private = private[:0]
-  for column, value in (
-    ('sampling', 'poisson'),
-    ('target_epsilon', row.epsilon),
-  ):
-    preferred = private[private[column] == value]
-    private = preferred if len(preferred) else private
-  noise = private.iloc[0] if len(private) else pd.Series(dtype=object)
-  steps = [
-    run['path'][-1]
-    / (run['num_rounds'] * run['server_learning_rate'] * run['clipping_norm'])
-    for run in clipped.to_dict('records')
-    if run['path']
-  ]
-  return {
-    # Of one that is still being run, those that have both.
-    'num_seeds': len(
-      set(plain['seed']) & set(clipped['seed']) or set(plain['seed'])
-    ),
-    'fed_avg': _estimate(plain, 'final_score'),
-    'ce_fed_avg': _estimate(clipped, 'final_score'),
-    'dp_fed_avg': _estimate(private, 'final_score'),
-    'clipping_drop': _estimate(clipped, 'drop'),
-    'dp_drop': _estimate(private, 'dp_drop'),
-    'equal_path': _estimate(clipped, 'equal_path_accuracy'),
-    'equal_path_lead': _estimate(clipped, 'equal_path_lead'),
-    'spread': plain['relative_spread'].mean(),
-    'spread_at': plain['spread_at'].mean(),
-    'std_at': plain['std_at'].mean(),
-    'cosine_at': plain['cosine_at'].mean(),
-    'clipped_fraction': clipped['clipped_fraction'].mean(),
-    'mean_update': sum(steps) / len(steps) if steps else math.nan,
-    'noise_multiplier': noise.get('noise_multiplier', math.nan),
-    'epsilon': noise.get('epsilon', math.nan),
-  }
-
-
-def _estimate(part: pd.DataFrame, column: str) -> stats.Estimate | str | None:
-  """A figure over seeds; two runs of one seed are never averaged."""
-  if part['seed'].duplicated().any():
-    return _SEVERAL
-  return stats.estimate(part[column])
-
-
 def published(found: Evidence, number: int) -> pd.DataFrame:
   """A table of the paper beside ours: the best evidence of each row.
 
   Where DP-FedAvg was not run at its scale, or is near chance, the drop by noise
-  is that with the noise on the mean of the paper's P there; else that of the
-  scale with the most seeds and then examples, with either noise. Which one
-  stands beside it.
+  is that with the noise on the mean of the paper's P there, marked *.
   """
   lines = found.lines[found.lines['table'] == number]
-  shown = best_scale(lines)
-  table = published_rows(shown)
-  if 'DP drop, ours' not in table:
-    return table
-  for place, line in enumerate(shown.to_dict('records')):
+  shown = []
+  for line in best_scale(lines).to_dict('records'):
     if line['dp_drop'] is None or is_near_chance(line, 'dp_drop'):
-      other, epsilon, mark = _noise_elsewhere(line, lines, found.noisy)
-      if other is not None:
-        text = _learned_cell(other, 'dp_drop', line['num_seeds']) + mark
-        table.loc[place, ['DP drop, ours', 'ε, ours']] = text, epsilon
-  return table
-
-
-def published_rows(lines: pd.DataFrame) -> pd.DataFrame:
-  """The paper's figures beside ours, where ours measure something.
-
-  Args:
-    lines: Lines of one table of the paper, one for each row that is shown.
-  """
-  records = lines.to_dict('records')
+      for other in found.noisy.to_dict('records'):
+        if (other['row'], other['size']) == (line['row'], line['size']):
+          line |= {'dp_drop': f'{_learned(other, "dp_drop")} *'}
+          line |= {'epsilon': other['epsilon']}
+    shown.append(line | {figure: _learned(line, figure) for figure in _MODELS})
+  has_noise = lines['paper_dp_drop'].notna().any()
   columns = {
-    'model': lines['model'],
-    'data': lines['data'],
-    'clients': lines['split'],
-    'FedAvg, paper (%)': lines['paper_fed_avg'].map('{:.2f}'.format),
-    'FedAvg, ours (%)': [_learned_cell(line, 'fed_avg') for line in records],
+    title: column
+    for title, column in _PUBLISHED.items()
+    if has_noise or title.split(',')[0] not in ('DP drop', 'ε')
   }
-  for drop, title in (
-    ('clipping_drop', 'clipping drop'),
-    ('dp_drop', 'DP drop'),
-  ):
-    if lines[f'paper_{drop}'].notna().any():
-      columns |= {
-        f'{title}, paper': lines[f'paper_{drop}'].map('{:.2f}'.format),
-        f'{title}, ours': [_learned_cell(line, drop) for line in records],
-      }
-  if 'DP drop, ours' in columns:
-    columns |= {
-      'ε, paper': lines['paper_epsilon'].map('{:g}'.format),
-      'ε, ours': lines['epsilon'].map(_epsilon),
-    }
-  columns |= {'P, Q, batch, T': lines['size'], 'seeds': lines['num_seeds']}
-  return pd.DataFrame(columns).reset_index(drop=True)
+  return cells(pd.DataFrame(shown, columns=lines.columns), columns)
 
 
-def _noise_elsewhere(
-  line: _Line, lines: pd.DataFrame, noisy: pd.DataFrame
-) -> tuple[_Line | None, str, str]:
-  """The line with the drop by noise for a row, its ε, and its mark."""
-  others, studies = (
-    [
-      other
-      for other in table.to_dict('records')
-      if other['row'] == line['row'] and other['dp_drop'] is not None
-    ]
-    for table in (lines, noisy)
-  )
-  for study in studies:
-    if study['size'] == line['size']:
-      return study, _NOISE_EPSILON, _NOISE_MARK
-  if line['dp_drop'] is not None:
-    return None, '', ''
-  found = [
-    (it, _epsilon(it['epsilon']), f' (at {it["size"]})') for it in others
-  ]
-  found += [
-    (it, _NOISE_EPSILON, f'{_NOISE_MARK} (at {it["size"]})') for it in studies
-  ]
-  return max(
-    found,
-    key=lambda each: (
-      getattr(each[0]['dp_drop'], 'num_seeds', 0),
-      each[0]['examples'],
-    ),
-    default=(None, '', ''),
-  )
+def _learned(line: _Line, figure: str) -> str:
+  """A figure to stand beside the paper's, or that it says nothing."""
+  if isinstance(line[figure], stats.Estimate) and is_near_chance(line, figure):
+    return NEAR_CHANCE
+  return _cell(line[figure], '±')
 
 
 def clipping(found: Evidence) -> pd.DataFrame:
@@ -475,27 +384,7 @@ def clipping(found: Evidence) -> pd.DataFrame:
   two rows can share them.
   """
   lines = learned(found.lines, 'clipping_drop')
-  lines = lines[~lines['runs'].duplicated()]
-  return pd.DataFrame(
-    {
-      'row': lines['row'],
-      'scale': lines['scale'],
-      'seeds': lines['num_seeds'],
-      'test images': _numbers(lines['num_test_examples'], ',.0f'),
-      'FedAvg (%)': lines['fed_avg'].map(_cell),
-      'CE-FedAvg (%)': lines['ce_fed_avg'].map(_cell),
-      'drop, paper': lines['paper_clipping_drop'].map('{:.2f}'.format),
-      'drop, ours': lines['clipping_drop'].map(_cell),
-      'FedAvg at equal path (%)': lines['equal_path'].map(_cell),
-      'CE-FedAvg above FedAvg at equal path': lines['equal_path_lead'].map(
-        _cell
-      ),
-      'clipped (%)': _numbers(100 * lines['clipped_fraction'], '.0f'),
-      'std / mean of norms (%)': _numbers(100 * lines['spread'], '.1f'),
-      'cosine of two updates': _numbers(lines['cosine_at'], '.3f'),
-      'mean of clipped updates / c': _numbers(lines['mean_update'], '.2f'),
-    }
-  )
+  return cells(lines[~lines['runs'].duplicated()], _CLIPPING)
 
 
 def noise(found: Evidence) -> pd.DataFrame:
@@ -507,26 +396,8 @@ def noise(found: Evidence) -> pd.DataFrame:
   """
   lines = pd.concat([found.lines, found.noisy], ignore_index=True)
   lines = learned(lines[lines['noise_multiplier'].notna()], 'dp_drop')
-  over_c = (
-    lines['noise_multiplier'] * lines['num_parameters'] ** 0.5 / lines['P']
-  ).astype(float)
-  is_as_paper = lines['scale'].str.endswith(_NOISE_SCALE.format(''))
-  return pd.DataFrame(
-    {
-      'row': lines['row'],
-      'scale': lines['scale'],
-      'seeds': [getattr(it, 'num_seeds', '–') for it in lines['dp_drop']],
-      'd': lines['num_parameters'].map('{:,.0f}'.format),
-      'z': lines['noise_multiplier'].map('{:.3g}'.format),
-      'ε': lines['epsilon'].map(_epsilon).mask(is_as_paper, _NOISE_EPSILON),
-      'noise / c': over_c.map('{:.0f}'.format),
-      'noise / signal': (over_c / lines['T'] ** 0.5).map('{:.1f}'.format),
-      'mean of clipped updates / c': _numbers(lines['mean_update'], '.2f'),
-      'DP-FedAvg (%)': lines['dp_fed_avg'].map(_cell),
-      'drop, paper': lines['paper_dp_drop'].map('{:.2f}'.format),
-      'drop, ours': lines['dp_drop'].map(_cell),
-    }
-  )
+  seeds = [getattr(it, 'num_seeds', stats.MISSING) for it in lines['dp_drop']]
+  return cells(lines.assign(dp_seeds=seeds), _NOISE)
 
 
 def comparisons(found: Evidence) -> pd.DataFrame:
@@ -538,21 +409,15 @@ def comparisons(found: Evidence) -> pd.DataFrame:
   comparison counts: one that can be tested, with the most seeds, and then the
   most examples. Whether it holds plays no part.
   """
-  lines = []
-  for name, finding in _FINDINGS.items():
-    for table in (found.lines, found.noisy):
-      if name == 'size' or table is found.lines:
-        shown = learned(table, finding.drop).to_dict('records')
-        lines += [
-          _comparison(name, smaller, larger)
-          for smaller, larger in itertools.product(shown, repeat=2)
-          if _same(smaller, larger, 'size')
-          and finding.tests(smaller, larger)
-          and all(
-            isinstance(each[finding.drop], stats.Estimate)
-            for each in (smaller, larger)
-          )
-        ]
+  lines = [
+    _comparison(name, *pair)
+    for name, (_, drop, same, tests) in _FINDINGS.items()
+    for table in (found.lines, found.noisy)
+    if drop == 'dp_drop' or table is found.lines
+    for pair in _pairs(learned(table, drop), ('size', *same))
+    if tests(*pair)
+    and all(isinstance(line[drop], stats.Estimate) for line in pair)
+  ]
   table = pd.DataFrame(lines)
   if table.empty:
     return table
@@ -565,25 +430,42 @@ def comparisons(found: Evidence) -> pd.DataFrame:
   return table.drop(columns=['num_seeds', 'examples'])
 
 
+def _pairs(
+  lines: pd.DataFrame, same: Iterable[str]
+) -> list[tuple[_Line, _Line]]:
+  """The pairs of lines that share some values."""
+  return [
+    (one, two)
+    for one, two in itertools.product(lines.to_dict('records'), repeat=2)
+    if all(one[key] == two[key] for key in same)
+  ]
+
+
 def _comparison(name: str, smaller: _Line, larger: _Line) -> dict[str, Any]:
   """One line of `comparisons`."""
-  drop = _FINDINGS[name].drop
+  drop = _FINDINGS[name][1]
   paper = [line[f'paper_{drop}'] for line in (smaller, larger)]
-  ours = [line[drop] for line in (smaller, larger)]
-  difference = stats.difference(ours[1], ours[0])
-  verdict = {None: 'too few seeds', 0: VERDICTS[2], 1: VERDICTS[0]}.get(
-    difference.sign, VERDICTS[1]
-  )
+  less, more = smaller[drop], larger[drop]
+  difference = more.mean - less.mean
+  margin = stats.difference_margin(more, less)
+  if paper[0] > paper[1]:
+    verdict = 'contrary in the paper'
+  elif math.isnan(margin):
+    verdict = 'too few seeds'
+  elif abs(difference) <= margin:
+    verdict = 'not decided'
+  else:
+    verdict = 'holds' if difference > 0 else 'does not hold'
   return {
     'of': name,
     'should lose less': smaller['row'],
     'should lose more': larger['row'],
     'scale': smaller['scale'],
     'paper': f'{paper[0]:.2f} and {paper[1]:.2f}',
-    'ours': f'{ours[0].mean:.2f} and {ours[1].mean:.2f}',
-    'difference': str(difference),
-    'verdict': 'contrary in the paper' if paper[0] > paper[1] else verdict,
-    'num_seeds': min(each.num_seeds for each in ours),
+    'ours': f'{less.mean:.2f} and {more.mean:.2f}',
+    'difference': stats.with_margin(difference, margin),
+    'verdict': verdict,
+    'num_seeds': min(less.num_seeds, more.num_seeds),
     'examples': smaller['examples'],
   }
 
@@ -593,15 +475,12 @@ def findings(found: Evidence) -> pd.DataFrame:
   table = comparisons(found)
   if table.empty:
     return table
-  counted = table[(table['counts'] == 'yes') & table['verdict'].isin(VERDICTS)]
-  return pd.DataFrame(
-    [
-      {'of': name, 'finding': finding.title, 'can be tested': len(own)}
-      | {verdict: (own['verdict'] == verdict).sum() for verdict in VERDICTS}
-      for name, finding in _FINDINGS.items()
-      for own in [counted[counted['of'] == name]]
-    ]
-  )
+  table = table[table['counts'] == 'yes']
+  found = pd.crosstab(table['of'], table['verdict'])
+  found = found.reindex([*_FINDINGS], columns=VERDICTS, fill_value=0)
+  found.insert(0, 'finding', [title for title, *_ in _FINDINGS.values()])
+  found.insert(1, 'can be tested', found[[*VERDICTS]].sum(axis=1))
+  return found.reset_index()
 
 
 def norms(found: Evidence) -> pd.DataFrame:
@@ -621,104 +500,22 @@ def norms(found: Evidence) -> pd.DataFrame:
     ('less on IID data than on non-IID data', 'is_iid', True),
     ('less with ResNet-18 than with AlexNet', 'model', 'ResNet-18'),
   ):
-    keys = {'model', 'paper_data', 'is_iid', 'P', 'Q', 'batch'} - {name}
+    same = {'model', 'paper_data', 'is_iid', 'P', 'Q', 'batch'} - {name}
     pairs = [
       (one, two)
-      for one, two in itertools.product(lines.to_dict('records'), repeat=2)
-      if one[name] == smaller != two[name] and _same(one, two, *keys)
+      for one, two in _pairs(lines, same)
+      if one[name] == smaller != two[name]
     ]
     table.append(
       {
         'the norms spread, in the paper': statement,
         'pairs of rows': len(pairs),
-        **{
-          title: sum(one[column] < two[column] for one, two in pairs)
-          for title, column in (
-            ('so by std / mean in', 'spread_at'),
-            ('so by std in', 'std_at'),
-          )
-        },
+        'so by std / mean in': sum(
+          one['spread_at'] < two['spread_at'] for one, two in pairs
+        ),
+        'so by std in': sum(
+          one['std_at'] < two['std_at'] for one, two in pairs
+        ),
       }
     )
   return pd.DataFrame(table)
-
-
-def mechanisms(found: Evidence) -> pd.DataFrame:
-  """DP-FedAvg by how cohorts are drawn, the noise, and ε.
-
-  A row for each row of the paper, scale, ε that is aimed at and way that was
-  run, where more than one way was.
-  """
-  table = found.rows
-  ways = without_budget(table)
-  shown = table.assign(way=ways)[
-    table['algorithm'].eq('dp_fed_avg')
-    & table['row'].ne('')
-    & ways.isin([*_MECHANISMS])
-  ]
-  several = shown.groupby(['row', 'scale'])['way'].transform('nunique') > 1
-  places = shown['way'].map([*_MECHANISMS].index)
-  keys = ['row', 'target_epsilon', 'num_rounds', 'place']
-  ordered = shown.assign(place=places)[several].sort_values(keys, kind='stable')
-  return pd.DataFrame(
-    [
-      {
-        'data': first['data'],
-        'T': first['num_rounds'],
-        'cohorts, noise': _MECHANISMS[first['way']],
-        'accountant': first['accountant'],
-        'ε': f'{first["target_epsilon"]:g}',
-        'z': f'{first["noise_multiplier"]:.3f}',
-        'accuracy (%)': over_seeds(part, 'final_score'),
-        'drop from CE-FedAvg': over_seeds(part, 'dp_drop'),
-      }
-      for _, part in ordered.groupby(keys, sort=False)
-      for first in [part.iloc[0]]
-    ]
-  )
-
-
-def over_seeds(part: pd.DataFrame, column: str) -> str:
-  """The mean over seeds and its margin, as a cell."""
-  return _cell(stats.estimate(part[column]))
-
-
-def without_budget(table: pd.DataFrame) -> pd.Series:
-  """The variants of runs but that of another ε."""
-  return table['variants'].map(
-    lambda names: ','.join(x for x in names.split(',') if x != 'epsilon_5')
-  )
-
-
-def _learned_cell(
-  line: _Line, figure: str, num_seeds: int | None = None
-) -> str:
-  """A figure to stand beside the paper's; `NEAR_CHANCE` where it says nothing.
-
-  Args:
-    line: A line of `paper_rows`.
-    figure: `fed_avg`, `clipping_drop` or `dp_drop`.
-    num_seeds: The seeds of the row where it stands; `None` for the line's.
-  """
-  found = line[figure]
-  if found is not None and is_near_chance(line, figure):
-    return NEAR_CHANCE
-  own = getattr(found, 'num_seeds', stats.MIN_SEEDS)
-  is_of_few = own < stats.MIN_SEEDS <= (num_seeds or line['num_seeds'])
-  return _cell(found) + (f' (seeds {own})' if is_of_few else '')
-
-
-def _cell(figure: stats.Estimate | str | None) -> str:
-  return NOT_RUN if figure is None else str(figure)
-
-
-def _numbers(values: pd.Series, spec: str) -> list[str]:
-  return [stats.number(value, spec) for value in values]
-
-
-def _epsilon(epsilon: float) -> str:
-  return NOT_RUN if math.isnan(epsilon) else stats.at_most(epsilon)
-
-
-def _same(one: _Line, other: _Line, *keys: str) -> bool:
-  return all(one[key] == other[key] for key in keys)

@@ -102,7 +102,7 @@ def write(
   ordered = dict(sorted(runs.items()))
   lines = []
   for name, run in ordered.items():
-    more = {'privacy': run.privacy, 'audits': _records(run.audits), **run.rest}
+    more = {'privacy': run.privacy, 'audits': run.audits, **run.rest}
     line = {'name': name, 'config': run.config}
     line |= {key: value for key, value in more.items() if value}
     lines.append(json.dumps(line, ensure_ascii=False) + '\n')
@@ -130,17 +130,6 @@ def write(
 
 def _last(values: pd.Series) -> float:
   return float(values.iloc[-1]) if len(values) else math.nan
-
-
-def _records(table: pd.DataFrame) -> list[dict]:
-  """The rows of a table, with None in place of NaN, which JSON lacks."""
-  return [
-    {
-      key: None if isinstance(value, float) and math.isnan(value) else value
-      for key, value in row.items()
-    }
-    for row in table.to_dict('records')
-  ]
 
 
 def _write_csv(table: pd.DataFrame, path: pathlib.Path) -> None:

@@ -67,7 +67,8 @@ _MAY_IMPORT = {
   ),
   _TABLE: ({'tff_clipping', 'tff_clipping/privacy'}, {'absl'}),
   'analysis': (
-    {'tff_clipping/privacy'},
+    # The paper's rows.
+    {'tff_clipping/privacy', _TABLE},
     {
       'PIL',
       'absl',

@@ -79,28 +79,6 @@ def test_seeds_of_one_line_have_one_label_and_names_of_their_own(read_runs):
   ]
 
 
-def test_a_quantity_that_is_an_axis_is_in_no_label(read_runs):
-  table = read_runs(
-    **{
-      f'{epsilon}_{norm}': dict(
-        algorithm='dp_fed_avg',
-        target_epsilon=epsilon,
-        clipping_norm=norm,
-        privacy=run_folders.PRIVACY
-        | {'epsilon': epsilon, 'actual_epsilon': epsilon},
-      )
-      for epsilon in (1.5, 8.0)
-      for norm in (1.0, 2.0)
-    }
-  ).table
-  by_norm = ['DP-FedAvg, c = 1', 'DP-FedAvg, c = 2']
-  assert names.labels(table, by='epsilon').to_list() == by_norm * 2
-  assert names.labels(table, by='clipping_norm').to_list() == [
-    *['DP-FedAvg, ε = 1.5'] * 2,
-    *['DP-FedAvg, ε = 8'] * 2,
-  ]
-
-
 def test_a_program_and_an_unfinished_run_say_what_they_are(read_runs, tmp_path):
   (tmp_path / 'mine').mkdir()
   (tmp_path / 'mine' / 'metrics.csv').write_text(
@@ -114,19 +92,6 @@ def test_a_program_and_an_unfinished_run_say_what_they_are(read_runs, tmp_path):
   assert names.titles(table).to_list() == [
     'MLP on EMNIST, non-IID (label skew)',
     'programs of your own',
-  ]
-
-
-def test_titles_tell_settings_apart(read_runs):
-  table = read_runs(
-    a=dict(client_learning_rate=0.1),
-    b=dict(client_learning_rate=0.3),
-    c=dict(partition='iid', client_learning_rate=0.3),
-  ).table
-  assert names.titles(table).to_list() == [
-    'MLP on EMNIST, non-IID (label skew), η_l = 0.1',
-    'MLP on EMNIST, non-IID (label skew), η_l = 0.3',
-    'MLP on EMNIST, IID',
   ]
 
 

@@ -72,22 +72,11 @@ def write_run(
 ) -> pathlib.Path:
   """Writes a run folder.
 
-  Args:
-    directory: The folder to make.
-    algorithm: 'fed_avg', 'ce_fed_avg' or 'dp_fed_avg'.
-    model: The name of the model.
-    accuracies: Test accuracy of each round, from round 0.
-    privacy: The contents of privacy.json.
-    audit: The contents of audit.json.
-    updates: For each t, rows of client_id, update_norm, angle_degrees and
-      clip_factor.
-    metrics: Columns of metrics.csv, the same in every round, beside `METRICS`.
-    name: Which run of the table of experiments it is.
-    partition_summary: What is said of the split of the data.
-    metric: Name and goal of the metric that decides, in place of accuracy;
-      `accuracies` are its values then.
-    versions: Those of config.json.
-    **experiment: Flags of the run.
+  `accuracies` are those of each round, from round 0, or the values of `metric`,
+  a name and a goal. `metrics` are columns of metrics.csv, the same in every
+  round, beside `METRICS`; `updates` are for each t rows of client_id,
+  update_norm, angle_degrees and clip_factor. `name` says which run of the table
+  of experiments it is, and `experiment` has flags of the run.
   """
   directory.mkdir(parents=True)
   flags = {
@@ -163,13 +152,7 @@ def _write_csv(
 def write_row(
   root: pathlib.Path, accuracies: Mapping[str, float], **settings: Any
 ) -> None:
-  """Writes runs of one setting.
-
-  Args:
-    root: Where their folders go.
-    accuracies: The final accuracy of each algorithm.
-    **settings: Flags of the runs.
-  """
+  """Writes runs of one setting, by algorithm, with their final accuracies."""
   for algorithm, accuracy in accuracies.items():
     name = '_'.join(map(str, [*settings.values(), algorithm]))
     write_run(
@@ -187,13 +170,7 @@ def write_three(
   final: Sequence[float] = (0.94, 0.92, 0.91),
   **settings: Any,
 ) -> None:
-  """Writes runs of the MLP of Table 3, or of what the settings say.
-
-  Args:
-    root: Where their folders go.
-    final: The final accuracies of `THREE`.
-    **settings: Flags of the runs.
-  """
+  """Writes `THREE` of the MLP of Table 3, or of what the settings say."""
   accuracies = dict(zip(THREE, final, strict=True))
   write_row(root, accuracies, **TABLE_3 | settings)
 
@@ -212,16 +189,7 @@ def write_named_run(
 ) -> pathlib.Path:
   """Writes a run of an experiment, with the settings of a published run.
 
-  Args:
-    root: Where its folder goes.
-    row: Its row.
-    scale: Its scale.
-    algorithm: Its algorithm.
-    accuracy: Its final accuracy.
-    seed: Its seed.
-    variants: What is changed.
-    privacy: What privacy.json has beside the default; only of a private run.
-    **changes: Arguments of `write_run`.
+  `privacy` is what privacy.json of a private run has beside the default.
   """
   settings = _settings(row, scale, algorithm, tuple(variants)) | {'seed': seed}
   accuracies = [0.1] + [accuracy] * settings['num_rounds']
@@ -284,15 +252,7 @@ def write_named_runs(
   seed: int = 0,
   names: Sequence[str] = (),
 ) -> None:
-  """Writes runs of a row and a scale.
-
-  Args:
-    root: Where their folders go.
-    place: The row and the scale.
-    accuracies: The final accuracy of each algorithm.
-    seed: Their seed.
-    names: Their variants.
-  """
+  """Writes runs of a row and a scale, by algorithm."""
   for algorithm, accuracy in accuracies.items():
     write_named_run(
       root, *place, algorithm, accuracy, seed=seed, variants=names
@@ -307,3 +267,14 @@ def read(root: pathlib.Path) -> stats.Runs:
 def read_evidence(root: pathlib.Path) -> tables.Evidence:
   """All that the pages on the run folders in a folder are made of."""
   return tables.Evidence(stats.read_results(root))
+
+
+def private(epsilon: float, **settings: Any) -> dict[str, Any]:
+  """The arguments of `write_run` for DP-FedAvg with an ε."""
+  told = PRIVACY | {'epsilon': epsilon, 'actual_epsilon': epsilon}
+  return {
+    'algorithm': 'dp_fed_avg',
+    'target_epsilon': epsilon,
+    'privacy': told,
+    **settings,
+  }

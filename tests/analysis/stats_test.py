@@ -33,14 +33,8 @@ def test_difference_of_two_rows_has_welchs_interval():
   one = stats.estimate([1.0, 2.0, 3.0])
   other = stats.estimate([10.0, 20.0, 30.0])
   # (1/3 + 100/3)² / ((1/3)² / 2 + (100/3)² / 2) = 2.04 degrees: 4.224 · 5.802.
-  found = stats.difference(other, one)
-  assert found.mean == 18.0
-  assert found.margin == pytest.approx(24.5, abs=0.1)
-  assert found.sign == 0
-  assert stats.difference(one, stats.estimate([9.0, 9.1])).sign is None
-  assert stats.difference(one, stats.estimate([90.0, 91.0, 92.0])).sign == -1
-  # An interval that ends at 0 has it.
-  assert stats.Difference(1.0, 1.0).sign == 0
+  assert stats.difference_margin(other, one) == pytest.approx(24.5, abs=0.1)
+  assert math.isnan(stats.difference_margin(one, stats.estimate([9.0, 9.1])))
 
 
 @pytest.mark.parametrize('epsilon', [1.0001, 15.7035])
@@ -53,10 +47,9 @@ def test_costs_are_rounded_up_and_lower_bounds_down(epsilon):
 
 def test_every_column_of_published_runs_is_one_that_is_described():
   found = stats.read_results(pathlib.Path(__file__).parents[2] / 'results')
-  text = stats.Runs.__doc__ + stats.with_drops.__doc__
   described = {
     *(name for run in found.runs.values() for name in run.settings),
-    *re.findall(r'`(\w+)`', text),
+    *re.findall(r'`(\w+)`', stats.Runs.__doc__),
     *stats.SETTING_KEYS,
   }
   assert set(found.table) <= described
@@ -123,18 +116,35 @@ def test_the_papers_epsilon_stands_beside_the_one_that_holds(read_run, privacy):
   assert (run['epsilon'], run['paper_epsilon']) == (6.5, 1.5)
 
 
-def test_relative_spread_is_of_the_rounds_else_of_the_updates(read_run):
-  run = read_run(metrics={'update_norm_mean': 4.0, 'update_norm_std': 1.0})
-  assert run['relative_spread'] == 0.25
-
-
-def test_relative_spread_falls_back_to_the_recorded_updates(read_run):
-  run = read_run(
-    metrics={'update_norm_mean': '', 'update_norm_std': ''},
-    updates={2: [('a', 1.0, 60, 1), ('b', 3.0, 60, 1), ('mean', 9.0, 60, '')]},
+def test_spread_is_of_the_rounds_else_of_the_updates(read_runs):
+  found = read_runs(
+    rounds=dict(metrics={'update_norm_mean': 4.0, 'update_norm_std': 1.0}),
+    updates=dict(
+      metrics={'update_norm_mean': '', 'update_norm_std': ''},
+      updates={
+        2: [('a', 1.0, 60, 1), ('b', 3.0, 60, 1), ('mean', 9.0, 60, '')]
+      },
+    ),
   )
-  # Mean 2, standard deviation 1; the averaged update is no client.
-  assert run['relative_spread'] == 0.5
+  # Of the updates mean 2, standard deviation 1; the averaged one is no client.
+  assert found.table['relative_spread'].to_list() == [0.25, 0.5]
+
+
+def test_cosine_is_that_of_vectors_with_these_norms_and_this_mean(read_run):
+  # (2, 0), (0, 1) and (1, 1): the mean is (1, 2 / 3).
+  clients = {'a': 2.0, 'b': 1.0, 'c': 2.0**0.5}
+  run = read_run(
+    accuracies=(0.1,) * 18,
+    updates={
+      stats.FIGURE_ROUND: [
+        *((name, norm, 60.0, 1.0) for name, norm in clients.items()),
+        ('mean', 13.0**0.5 / 3, 60.0, ''),
+      ]
+    },
+  )
+  # Inner products 0, 2 and 1, over products of norms 2, 2 √2 and √2.
+  assert run['cosine_at'] == pytest.approx(3 / (2 + 3 * 2.0**0.5))
+  assert (run['spread_at'], run['std_at']) == (0.25, 0.5)
 
 
 def test_path_adds_up_the_steps_with_those_between_filled_in(read_runs):
