@@ -22,7 +22,6 @@ from absl import app, flags
 from analysis import experiments, figures, markup, names, stats, systems, tables
 from analysis.figures import Drawing, Panel
 from analysis.tables import Evidence
-from tasks.experiments import ROWS
 
 _RESULTS = flags.DEFINE_string('results', 'results', 'The folder of the runs.')
 _DOCS = flags.DEFINE_string('docs', 'docs', 'Where the pages are written.')
@@ -232,7 +231,7 @@ def _scatter(found: Evidence) -> pd.DataFrame:
     *(row.name for row in experiments.ROWS if row.name in in_tables),
     *experiments.FIGURE_ROWS,
   ):
-    is_row = tables.of_row(by_size, ROWS[row])
+    is_row = tables.of_row(by_size, experiments.SETTINGS[row])
     for run in by_size[is_row][-1:].to_dict('records'):
       place = (run['model'], run['data'], run['split'])
       chosen.setdefault(place, run['series'])

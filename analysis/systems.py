@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis import stats
+from analysis import experiments, stats
 from analysis.tables import Evidence, cells
-from tasks.experiments import ROWS
 
 # How cohorts are drawn, and the noise, by what else is changed.
 _MECHANISMS = {
@@ -38,6 +37,7 @@ _CLIENTS = ('half', 'disjoint', 'examples')
 _READERS, _SERVER = 'who sees the models', 'the server too'
 _NOBODY = ('nobody', stats.MISSING)
 _CLIENT = ('a client', _READERS)
+_EXAMPLE = 'an example'
 
 # The name of a system, what its ε protects, and from whom; by algorithm and
 # what else is changed, in the order of the table.
@@ -65,8 +65,8 @@ _SYSTEMS = {
     *_CLIENT,
   ),
   ('local_dp_fed_avg', ''): ('local DP', 'a client', _SERVER),
-  ('dp_steps_fed_avg', ''): ('noise in each local step', 'an example', _SERVER),
-  ('dp_fed_avg', 'dp_sgd'): ('DP-SGD', 'an example', _READERS),
+  ('dp_steps_fed_avg', ''): ('noise in each local step', _EXAMPLE, _SERVER),
+  ('dp_fed_avg', 'dp_sgd'): ('DP-SGD', _EXAMPLE, _READERS),
 }
 
 
@@ -188,9 +188,12 @@ def _without_budget(table: pd.DataFrame) -> pd.Series:
 def systems_by_budget(found: Evidence) -> pd.DataFrame:
   """The accuracies of `systems`, with a column for each data and ε.
 
-  What has no noise has the same accuracy at each ε.
+  What has no noise has the same accuracy at each ε. Systems that protect an
+  example are left out: the learning rates of their runs were not searched for,
+  and docs/reproduction/rates.csv has those that were.
   """
   table = systems(found)
+  table = table[table['protects'] != _EXAMPLE]
   if table.empty:
     return table
   server = table['against'].map({_SERVER: ', from the server too'}).fillna('')
@@ -228,5 +231,5 @@ def _noise_over_signal(run: pd.Series) -> float:
     return math.nan
   ratio = 1.0
   if run['clips'] == 'models':
-    ratio = run['clipping_norm'] / ROWS[run['row']]['clipping_norm']
+    ratio = run['clipping_norm'] / experiments.SYSTEM_ROWS[run['row']]
   return _noise_over_norm(run) * ratio / math.sqrt(run['num_rounds'])

@@ -13,7 +13,6 @@ import pandas as pd
 
 from analysis import experiments, stats
 from analysis.stats import Runs
-from tasks.experiments import ROWS
 
 # In percent, of ten classes. A model below twice chance hardly knows anything,
 # and where FedAvg is below three times chance there is little to lose.
@@ -242,7 +241,7 @@ def _line(
   several, those with Poisson cohorts count, and of these those with the ε of
   the row. The runs of `part` differ in the seed and the algorithm.
   """
-  of_paper = ROWS[row.paper]
+  of_paper = experiments.SETTINGS[row.paper]
   plain, clipped, private = (
     part[part['algorithm'] == name]
     for name in ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')

@@ -67,8 +67,7 @@ _MAY_IMPORT = {
   ),
   _TABLE: ({'tff_clipping', 'tff_clipping/privacy'}, {'absl'}),
   'analysis': (
-    # The paper's rows.
-    {'tff_clipping/privacy', _TABLE},
+    {'tff_clipping/privacy'},
     {
       'PIL',
       'absl',
