@@ -2,6 +2,7 @@
 
 import base64
 import html
+import os
 import pathlib
 import re
 import struct
@@ -116,7 +117,17 @@ def _in_columns(match: re.Match) -> str:
   return f'<div class="figures columns-{columns}">{match[0].strip()}</div>\n'
 
 
-def show(text: str, stream: TextIO) -> None:
-  """Prints a text; a letter that the locale lacks is escaped."""
-  stream.reconfigure(errors='backslashreplace')  # type: ignore[union-attr]
-  print(text, file=stream, flush=True)
+def show(text: str, stream: TextIO | None) -> None:
+  """Prints a text to a stream, and fails nowhere.
+
+  A letter that the locale lacks is escaped. A stream that is closed, or whose
+  reader has gone, is left alone.
+  """
+  if stream is None:
+    return
+  try:
+    stream.reconfigure(errors='backslashreplace')  # type: ignore[union-attr]
+    print(text, file=stream, flush=True)
+  except OSError:
+    # Or Python would flush it again at the end, and fail.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

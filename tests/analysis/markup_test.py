@@ -1,9 +1,13 @@
-"""Tables as text, the HTML of a page, and what is printed."""
+"""Tables as text, the HTML of a page, and printing that fails nowhere."""
 
-import io
+import os
+import pathlib
 import re
+import subprocess
+import sys
 
 import pandas as pd
+import pytest
 from PIL import Image
 
 from analysis import markup
@@ -56,7 +60,31 @@ def test_numbers_stay_with_their_signs(tmp_path):
   assert 'ε&nbsp;=&nbsp;1 ±&nbsp;2&nbsp;%' in text
 
 
-def test_a_letter_that_the_locale_lacks_is_escaped():
-  stream = io.TextIOWrapper(io.BytesIO(), encoding='ascii')
-  markup.show('ε', stream)
-  assert stream.buffer.getvalue() == b'\\u03b5\n'
+_SHOW = (
+  'import sys; from analysis import markup; '
+  'markup.show(chr(949) * 100_000, sys.stdout); '
+  'markup.show(chr(949), sys.stderr)'
+)
+
+
+@pytest.mark.parametrize(
+  'command',
+  [
+    '{} | true',
+    '{} > /dev/full',
+    '{} 2> /dev/full',
+    '{} <&- >&- 2>&-',
+    'LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 {}',
+  ],
+)
+def test_what_is_printed_ends_nothing(command):
+  python = f"{sys.executable} -c '{_SHOW}'"
+  done = subprocess.run(
+    ['bash', '-o', 'pipefail', '-c', command.format(python)],
+    cwd=pathlib.Path(__file__).parents[2],
+    env=os.environ | {'PYTHONPATH': '.'},
+    capture_output=True,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr
+  assert b'Traceback' not in done.stderr
