@@ -1,6 +1,7 @@
 """Tests of client stores."""
 
 import collections
+import pathlib
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import runtime
+from tff_clipping import runtime, storage_errors
 from tff_clipping.programs.clients import client_store, store_files
 
 
@@ -435,7 +436,9 @@ def test_what_is_no_data_and_no_preprocessing_is_refused(
     call(tmp_path)
 
 
-def test_the_cache_follows_xdg(monkeypatch, tmp_path):
+def test_the_cache_follows_xdg_and_a_user_without_home_is_told(
+  monkeypatch, tmp_path
+):
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
   assert client_store.default_cache_dir() == tmp_path / 'tff_clipping'
   monkeypatch.delenv('XDG_CACHE_HOME')
@@ -443,6 +446,13 @@ def test_the_cache_follows_xdg(monkeypatch, tmp_path):
   assert (
     client_store.default_cache_dir() == tmp_path / '.cache' / 'tff_clipping'
   )
+
+  def fail():
+    raise RuntimeError('Could not determine home directory.')
+
+  monkeypatch.setattr(pathlib.Path, 'home', fail)
+  with pytest.raises(storage_errors.StorageError, match='by --cache_dir or by'):
+    client_store.default_cache_dir()
 
 
 _SPECS = collections.OrderedDict(

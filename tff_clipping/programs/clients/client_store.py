@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import id_forms
+from tff_clipping import id_forms, storage_errors
 from tff_clipping.programs.clients import store_files
 from tff_clipping.programs.clients.store_files import ClientStoreError  # noqa: F401
 
@@ -333,8 +333,18 @@ def write_client_data(
 
 
 def default_cache_dir() -> pathlib.Path:
-  """Returns the folder for stores and downloads, by the XDG convention."""
-  base = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
+  """Returns the folder for stores and downloads, by the XDG convention.
+
+  Raises:
+    StorageError: If the user has no home.
+  """
+  try:
+    base = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
+  except RuntimeError as e:
+    raise storage_errors.StorageError(
+      'There is no home directory for the cache: name a folder by --cache_dir '
+      'or by XDG_CACHE_HOME.'
+    ) from e
   return pathlib.Path(base) / 'tff_clipping'
 
 
