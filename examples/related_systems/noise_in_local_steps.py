@@ -1,9 +1,11 @@
-"""Noise in each local step (Truex et al. 2019, "A hybrid approach").
+"""Noise in each local step (Truex et al. 2019), and DP-SGD (Abadi et al. 2016).
 
   python -m examples.related_systems.noise_in_local_steps --data_dir=DIR
 
 What it shows: clients that add noise in each local step need more noise in all
 than DP-FedAvg, which adds noise once a round, and protect an example alone.
+`--dp_sgd` makes DP-SGD of it: one client has all examples. (DP-FedAvg is DP-SGD
+where each client has one example and takes one step.)
 
 What it promises: (ε, δ) to each example of a client, which the client has or
 not, against everybody, the server included. In each of a client's Q steps each
@@ -17,9 +19,10 @@ What it does not promise: anything to a client as a whole, or to an example that
 several clients have; that nobody knows who takes part. It is a simulation: the
 last bits of NumPy's noise can tell more than ε (Mironov 2012).
 
-With `--data_dir` the run is that of docs/related.md, on MNIST: clients share no
-image. The published figure's rate and C were not searched for. Without, it is
-a short run on the embedded digits.
+With `--data_dir` it makes the figures of docs/related.md. No image has two
+clients. `--search` tells how good a learning rate is without the test set: it
+trains on every other training image, and tests on the others. Without
+`--data_dir` it is a short run on the embedded digits.
 """
 
 import argparse
@@ -33,27 +36,38 @@ from tasks.data import registry
 from tasks.data.partitions import PartitionConfig
 from tasks.models import keras_models
 
-# Test accuracies on MNIST, three seeds, by ε.
-_PUBLISHED = {1.5: '62.83 ± 1.77 %', 5.0: '79.46 ± 0.30 %'}
 _DELTA = 1e-5
 _CLIPPING_NORM = 1.0  # C
 _MIN_SEPARATION = 24  # N / P: the rounds until a client comes again.
 
 
-class Scale(NamedTuple):
-  """T, N, n, Q, B and η_l."""
+# The split, the images, T, and the rates of noise in each local step and of
+# DP-SGD, for MNIST and CIFAR-10 from docs/reproduction/rates.csv.
+_TASKS = {
+  'mnist': ('label_skew', 60_000, 96, 0.03, 12),
+  'cifar10': ('iid', 50_000, 40, 0.03, 4),
+  'embedded_digits': ('label_skew', 4000, 48, 0.1, 4),
+}
 
-  task: str
+
+class Scale(NamedTuple):
+  """T, N, n, Q, B and the number of groups of clients that take turns."""
+
   num_rounds: int
   num_clients: int
   examples_per_client: int
   local_steps: int
   batch_size: int
-  learning_rate: float
+  num_turns: int
 
 
-_MNIST = Scale('mnist', 96, 480, 125, 32, 64, 0.3)
-_DIGITS = Scale('embedded_digits', 48, 96, 40, 8, 20, 0.1)
+def choose_scale(num_rounds, num_images, dp_sgd):
+  """Returns T rounds of a 24th of the clients, or T lots of as many images."""
+  num_clients = num_images // 125 // _MIN_SEPARATION * _MIN_SEPARATION
+  if not dp_sgd:
+    return Scale(num_rounds, num_clients, 125, 32, 64, _MIN_SEPARATION)
+  n = 125 * num_clients
+  return Scale(1, 1, n, num_rounds, n // _MIN_SEPARATION, 1)
 
 
 def build_event(noise_multiplier, scale):
@@ -62,7 +76,7 @@ def build_event(noise_multiplier, scale):
     scale.batch_size / scale.examples_per_client,
     dp_accounting.GaussianDpEvent(noise_multiplier),
   )
-  k = math.ceil(scale.num_rounds / _MIN_SEPARATION)
+  k = math.ceil(scale.num_rounds / scale.num_turns)
   return dp_accounting.SelfComposedDpEvent(step, scale.local_steps * k)
 
 
@@ -88,7 +102,7 @@ def sum_clipped_gradients(weights, x, y):
   return [x.T @ first, first.sum(0), hidden.T @ second, second.sum(0)]
 
 
-def train_client(weights, x, y, noise_multiplier, scale, rng):
+def train_client(weights, x, y, noise_multiplier, learning_rate, scale, rng):
   """Returns the weights after a client's local steps."""
   n, batch_size = scale.examples_per_client, scale.batch_size
   if len(x) > n:
@@ -96,53 +110,83 @@ def train_client(weights, x, y, noise_multiplier, scale, rng):
       f'`x` must have at most the {n} examples that ε is computed from, found '
       f'{len(x)}.'
     )
+  stddev = np.float32(noise_multiplier * _CLIPPING_NORM)
   for _ in range(scale.local_steps):
     joins = rng.random(len(x)) < batch_size / n
     sums = sum_clipped_gradients(weights, x[joins], y[joins])
-    noised = [rng.normal(g, noise_multiplier * _CLIPPING_NORM) for g in sums]
     weights = [
-      w - scale.learning_rate * g / batch_size
-      for w, g in zip(weights, noised, strict=True)
+      w
+      - np.float32(learning_rate / batch_size)
+      * (g + stddev * rng.standard_normal(g.shape, np.float32))
+      for w, g in zip(weights, sums, strict=True)
     ]
   return weights
 
 
 def main(argv: list[str] | None = None) -> None:
   parser = argparse.ArgumentParser()
-  parser.add_argument('--data_dir', help='the folder with the files of MNIST')
+  parser.add_argument('--data_dir', help='the folder of mnist.npz, cifar10.npz')
+  parser.add_argument('--task', choices=['mnist', 'cifar10'], default='mnist')
+  parser.add_argument('--dp_sgd', action='store_true')
+  parser.add_argument('--search', action='store_true')
+  parser.add_argument('--learning_rate', type=float)
   parser.add_argument('--epsilon', type=float, default=1.5)
   parser.add_argument('--seed', type=int, default=0)
   flags = parser.parse_args(argv)
-  scale = _MNIST if flags.data_dir else _DIGITS
+  name = flags.task if flags.data_dir else 'embedded_digits'
+  partition, num_images, num_rounds, *rates = _TASKS[name]
+  rate = flags.learning_rate or rates[flags.dp_sgd]
+  scale = choose_scale(
+    num_rounds, num_images // (1 + flags.search), flags.dp_sgd
+  )
   split = PartitionConfig(
-    'label_skew',
+    'iid' if flags.dp_sgd else partition,
     num_clients=scale.num_clients,
     examples_per_client=scale.examples_per_client,
     seed=flags.seed,
   )
-  task = registry.create_task(scale.task, split, data_dir=flags.data_dir)
+
+  def load(half):
+    return registry.create_task(name + half, split, data_dir=flags.data_dir)
+
+  task = load('_even' if flags.search else '')
+  test = load('_odd').train if flags.search else task.test
   model = keras_models.create_mlp(task.input_shape, 10, seed=flags.seed)
+  rescale, flatten = model.layers[1:3]
   rdp = dp_accounting.rdp.RdpAccountant
   z = dp_accounting.calibrate_dp_mechanism(
     rdp, lambda z: build_event(z, scale), flags.epsilon, _DELTA
   )
   epsilon = rdp().compose(build_event(z, scale)).get_epsilon(_DELTA)
 
-  x, y = task.train['x'].reshape(-1, 784) / 255, task.train['y']
+  x, y = task.train['x'], task.train['y']
   order = np.random.default_rng([flags.seed, 0]).permutation(scale.num_clients)
-  turns = np.split(order, _MIN_SEPARATION)  # Those of the published runs.
+  turns = np.split(order, scale.num_turns)  # Those of the published runs.
   weights, rng = model.get_weights(), np.random.default_rng()
   for round_num in range(scale.num_rounds):
-    rows = [task.partition.indices[i] for i in turns[round_num % len(turns)]]
-    trained = [train_client(weights, x[r], y[r], z, scale, rng) for r in rows]
+    trained = []
+    for client in turns[round_num % len(turns)]:
+      rows = task.partition.indices[client]
+      trained.append(
+        train_client(
+          weights,
+          flatten(rescale(x[rows])).numpy(),
+          y[rows],
+          noise_multiplier=z,
+          learning_rate=rate,
+          scale=scale,
+          rng=rng,
+        )
+      )
     weights = [np.mean(each, axis=0) for each in zip(*trained, strict=True)]
   model.set_weights(weights)
-  found = model.predict(task.test['x'], verbose=0).argmax(axis=1)
+  found = model.predict(test['x'], verbose=0).argmax(axis=1)
+  system = 'DP-SGD' if flags.dp_sgd else 'noise in each local step'
+  judged = 'the other half' if flags.search else 'the test set'
   print(
-    f'noise in each local step on {task.name}: '
-    f'{100 * np.mean(found == task.test["y"]):.2f} % after {scale.num_rounds} '
-    f'rounds, ε = {epsilon:.4g} (δ = {_DELTA:g}, z = {z:.3f}); published on '
-    f'mnist: {_PUBLISHED.get(flags.epsilon, "nothing")} (commit 44967cd3)'
+    f'{system} on {task.name}: {100 * np.mean(found == test["y"]):.2f} % '
+    f'of {judged} at rate {rate:g}, ε = {epsilon:.4g} (δ = '
+    f'{_DELTA:g}, z = {z:.3f}, seed {flags.seed})'
   )
 
 
