@@ -37,9 +37,7 @@ class ArrivingDevices(programs.ClientSampler):
     """
     super().__init__(client_ids, seed=0)  # Nothing is drawn.
     self.charged_as = plan.sampler_parameters
-    self._clients_per_round = plan.clients_per_round
-    self._min_separation = plan.min_separation
-    self._path, self._waiting = path, waiting
+    self._plan, self._path, self._waiting = plan, path, waiting
     if not _cut_to_whole_lines(path):
       self._write({'source': secrets.token_hex(16)})
     first, *self._cohorts = map(json.loads, _cut_to_whole_lines(path))
@@ -50,8 +48,7 @@ class ArrivingDevices(programs.ClientSampler):
     """Stands for this file of cohorts: another one is refused by a ledger."""
     return hashlib.sha256(self._source.encode()).hexdigest()
 
-  # No two sources of cohorts share it.
-  seed_digest = digest
+  seed_digest = digest  # No two sources of cohorts share it.
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns who takes part; see `ClientSampler`."""
@@ -69,11 +66,11 @@ class ArrivingDevices(programs.ClientSampler):
 
   def _admit(self) -> list[str]:
     """Those who wait, but who came in the last b - 1 rounds; at most P."""
-    first = max(0, len(self._cohorts) - self._min_separation + 1)
+    first = max(0, len(self._cohorts) - self._plan.min_separation + 1)
     too_soon = {d for cohort in self._cohorts[first:] for d in cohort}
     allowed = set(self.client_ids) - too_soon
     ready = dict.fromkeys(d for d in self._waiting() if d in allowed)
-    return list(ready)[: self._clients_per_round]
+    return list(ready)[: self._plan.clients_per_round]
 
   def _write(self, line) -> None:
     with self._path.open('a') as file:
@@ -134,10 +131,7 @@ def main() -> None:
     run = pathlib.Path(folder)
     # Who is charging, and on Wi-Fi: here, some of all by chance.
     sampler = ArrivingDevices(
-      plan,
-      _IDS,
-      run / 'cohorts.jsonl',
-      lambda: rng.choice(_IDS, 8, replace=False).tolist(),
+      plan, _IDS, run / 'cohorts.jsonl', lambda: list(rng.permutation(_IDS)[:8])
     )
     with privacy.PrivacyLedger(run / 'ledger.jsonl', plan) as ledger:
       outcomes = programs.Checkpoints(run / 'outcomes')

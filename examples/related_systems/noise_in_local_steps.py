@@ -8,12 +8,7 @@ than DP-FedAvg, which adds noise once a round, and protect an example alone.
 where each client has one example and takes one step.)
 
 What it promises: (ε, δ) to each example of a client, which the client has or
-not, against everybody, the server included. In each of a client's Q steps each
-of its up to n examples joins by a coin of probability B / n. The gradient of an
-example that joined is clipped to C, and the step goes along the sum of these
-gradients and N(0, (z C)² I), divided by B. Fixed groups of clients take turns.
-So the steps of k rounds are Q k Poisson-sampled Gaussian mechanisms. A client
-with more than n examples is refused: ε is computed from n.
+not, against everybody, the server included: `noisy_steps.py` has the steps.
 
 What it does not promise: anything to a client as a whole, or to an example that
 several clients have; that nobody knows who takes part. It is a simulation: the
@@ -26,21 +21,17 @@ trains on every other training image, and tests on the others. Without
 """
 
 import argparse
-import math
-from typing import NamedTuple
 
 import dp_accounting
 import numpy as np
 
+from examples.related_systems import noisy_steps
 from tasks.data import registry
 from tasks.data.partitions import PartitionConfig
 from tasks.models import keras_models
 
 _DELTA = 1e-5
-_CLIPPING_NORM = 1.0  # C
 _MIN_SEPARATION = 24  # N / P: the rounds until a client comes again.
-
-
 # The split, the images, T, and the rates of noise in each local step and of
 # DP-SGD, for MNIST and CIFAR-10 from docs/reproduction/rates.csv.
 _TASKS = {
@@ -50,77 +41,15 @@ _TASKS = {
 }
 
 
-class Scale(NamedTuple):
-  """T, N, n, Q, B and the number of groups of clients that take turns."""
-
-  num_rounds: int
-  num_clients: int
-  examples_per_client: int
-  local_steps: int
-  batch_size: int
-  num_turns: int
-
-
 def choose_scale(num_rounds, num_images, dp_sgd):
   """Returns T rounds of a 24th of the clients, or T lots of as many images."""
   num_clients = num_images // 125 // _MIN_SEPARATION * _MIN_SEPARATION
   if not dp_sgd:
-    return Scale(num_rounds, num_clients, 125, 32, 64, _MIN_SEPARATION)
-  n = 125 * num_clients
-  return Scale(1, 1, n, num_rounds, n // _MIN_SEPARATION, 1)
-
-
-def build_event(noise_multiplier, scale):
-  """Returns the steps that an example may be in."""
-  step = dp_accounting.PoissonSampledDpEvent(
-    scale.batch_size / scale.examples_per_client,
-    dp_accounting.GaussianDpEvent(noise_multiplier),
-  )
-  k = math.ceil(scale.num_rounds / scale.num_turns)
-  return dp_accounting.SelfComposedDpEvent(step, scale.local_steps * k)
-
-
-def sum_clipped_gradients(weights, x, y):
-  """Returns the sum of the examples' gradients, each clipped by itself.
-
-  In a dense layer the gradient of an example is the product of two rows, the
-  layer's inputs and the gradient of its outputs (Goodfellow 2015).
-  """
-  w1, b1, w2, b2 = weights
-  hidden = np.maximum(x @ w1 + b1, 0)
-  logits = hidden @ w2 + b2
-  odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-  second = odds / odds.sum(axis=1, keepdims=True)
-  second[np.arange(len(y)), y] -= 1
-  first = (second @ w2.T) * (hidden > 0)
-  squares = sum(
-    (1 + np.square(inputs).sum(axis=1)) * np.square(outputs).sum(axis=1)
-    for inputs, outputs in ((x, first), (hidden, second))
-  )
-  scale = _CLIPPING_NORM / np.maximum(np.sqrt(squares), _CLIPPING_NORM)
-  first, second = first * scale[:, None], second * scale[:, None]
-  return [x.T @ first, first.sum(0), hidden.T @ second, second.sum(0)]
-
-
-def train_client(weights, x, y, noise_multiplier, learning_rate, scale, rng):
-  """Returns the weights after a client's local steps."""
-  n, batch_size = scale.examples_per_client, scale.batch_size
-  if len(x) > n:
-    raise ValueError(
-      f'`x` must have at most the {n} examples that ε is computed from, found '
-      f'{len(x)}.'
+    return noisy_steps.Scale(
+      num_rounds, num_clients, 125, 32, 64, _MIN_SEPARATION
     )
-  stddev = np.float32(noise_multiplier * _CLIPPING_NORM)
-  for _ in range(scale.local_steps):
-    joins = rng.random(len(x)) < batch_size / n
-    sums = sum_clipped_gradients(weights, x[joins], y[joins])
-    weights = [
-      w
-      - np.float32(learning_rate / batch_size)
-      * (g + stddev * rng.standard_normal(g.shape, np.float32))
-      for w, g in zip(weights, sums, strict=True)
-    ]
-  return weights
+  n = 125 * num_clients
+  return noisy_steps.Scale(1, 1, n, num_rounds, n // _MIN_SEPARATION, 1)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -155,9 +84,9 @@ def main(argv: list[str] | None = None) -> None:
   rescale, flatten = model.layers[1:3]
   rdp = dp_accounting.rdp.RdpAccountant
   z = dp_accounting.calibrate_dp_mechanism(
-    rdp, lambda z: build_event(z, scale), flags.epsilon, _DELTA
+    rdp, lambda z: noisy_steps.build_event(z, scale), flags.epsilon, _DELTA
   )
-  epsilon = rdp().compose(build_event(z, scale)).get_epsilon(_DELTA)
+  epsilon = rdp().compose(noisy_steps.build_event(z, scale)).get_epsilon(_DELTA)
 
   x, y = task.train['x'], task.train['y']
   order = np.random.default_rng([flags.seed, 0]).permutation(scale.num_clients)
@@ -168,7 +97,7 @@ def main(argv: list[str] | None = None) -> None:
     for client in turns[round_num % len(turns)]:
       rows = task.partition.indices[client]
       trained.append(
-        train_client(
+        noisy_steps.train_client(
           weights,
           flatten(rescale(x[rows])).numpy(),
           y[rows],

@@ -100,12 +100,11 @@ def test_a_system_learns_as_much_as_its_noise_allows(
 
 
 def test_noise_in_local_steps_refuses_a_client_with_more_than_n_examples():
-  example = _load('noise_in_local_steps')
-  scale = example['choose_scale'](48, 4000, False)
+  scale = _load('noise_in_local_steps')['choose_scale'](48, 4000, False)
   model = keras_models.create_mlp((28, 28, 1), 10)
 
   def train(num_examples):
-    return example['train_client'](
+    return _load('noisy_steps')['train_client'](
       model.get_weights(),
       np.zeros([num_examples, 784]),
       np.zeros(num_examples, int),
@@ -141,7 +140,7 @@ def test_noise_in_local_steps_clips_the_gradient_of_each_example():
       for e, g in zip(expected, gradient, strict=True)
     ]
   assert min(norms) < 1 < max(norms)
-  found = _load('noise_in_local_steps')['sum_clipped_gradients'](
+  found = _load('noisy_steps')['sum_clipped_gradients'](
     model.get_weights(), x.reshape(6, 784), y
   )
   for one, other in zip(found, expected, strict=True):

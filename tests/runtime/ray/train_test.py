@@ -122,6 +122,6 @@ def test_a_cluster_that_is_not_there_is_one_line(tmp_path, cache_dir):
 
 def test_flags_of_ray_without_it_are_refused(tmp_path, cache_dir):
   process = _start(tmp_path / 'run', cache_dir, **_CE, num_workers=2)
-  assert '--num_workers must be given with a --runtime on Ray' in _finish(
+  assert '--num_workers must be given for a --runtime on Ray only' in _finish(
     process, code=2
   )
