@@ -26,6 +26,7 @@ from benchmarks.workload import (
   WORKLOADS,
   Workload,
 )
+from tasks.models import keras_models
 
 _PEERS = flags.DEFINE_list(
   'peers', ['torch', 'pfl', 'flower', 'fedjax'], 'Which frameworks.'
@@ -88,8 +89,6 @@ def main(argv: list[str]) -> None:
 
 def write_work(path: str | os.PathLike, workload: Workload) -> None:
   """Writes what `work_file.Work` reads, with our perceptron's weights."""
-  from tasks.models import keras_models
-
   examples, test = workload.examples(), workload.test_examples()
   rows = np.stack(workload.partition())
   model = keras_models.MODELS[workload.model](IMAGE_SHAPE, NUM_CLASSES)
