@@ -36,13 +36,13 @@ class Workload:
 
   def examples(self) -> collections.OrderedDict[str, np.ndarray]:
     """Returns the digits that the clients draw from."""
-    (x, y), _ = public.load_digits()
-    return collections.OrderedDict(x=x, y=y)
+    digits = public.read_embedded_digits()
+    return collections.OrderedDict(x=digits['x'], y=digits['y'])
 
   def test_examples(self) -> collections.OrderedDict[str, np.ndarray]:
     """Returns the digits that no client has."""
-    _, (x, y) = public.load_digits()
-    return collections.OrderedDict(x=x, y=y)
+    digits = public.read_embedded_digits()
+    return collections.OrderedDict(x=digits['x_test'], y=digits['y_test'])
 
   def partition(self) -> list[np.ndarray]:
     """Returns which of `examples` each client has, all different."""

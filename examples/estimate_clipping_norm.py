@@ -63,7 +63,7 @@ def model_fn() -> tff.learning.models.VariableModel:
 def read_or_draw_seed(folder: pathlib.Path) -> int:
   """Returns the seed of a run's cohorts, which its owner alone may read."""
   path = folder / 'sampling_seed'
-  if not path.exists():
+  if not (folder / 'ledger.jsonl').exists():  # The run is to begin.
     path.touch(mode=0o600)
     path.write_text(str(secrets.randbits(128)))
   return int(path.read_text())
@@ -93,12 +93,11 @@ def run(folder: pathlib.Path, store, budget, build_mean, initial_weights=None):
     model_aggregator=build_mean(**plan.aggregator_parameters._asdict()),
     client_store=store,
   )
+  seed = read_or_draw_seed(folder)
   with privacy.PrivacyLedger(folder / 'ledger.jsonl', plan) as ledger:
     result = programs.TrainingProgram(
       process=process,
-      sampler=programs.build_private_sampler(
-        plan, store.client_ids, seed=read_or_draw_seed(folder)
-      ),
+      sampler=programs.build_private_sampler(plan, store.client_ids, seed=seed),
       num_rounds=plan.num_rounds,
       evaluate=None,
       checkpoints=programs.Checkpoints(folder / 'checkpoints'),

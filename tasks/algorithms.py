@@ -1,7 +1,14 @@
 """The algorithms: what goes together, and what is made of settings.
 
-All are functions of a `Config`. A new algorithm is a function that returns its
-aggregator, and a line of `ALGORITHMS`.
+All are functions of a `Config`, which has the number of clients, without
+canaries, but for a check. `plan` is that of the run, `None` for one that is not
+private; `model_fn` is the model whose updates are aggregated; `functions` has
+what names of functions in the settings stand for, where they are not to be
+loaded by name. A user's function that takes or returns something else raises a
+TypeError, and one that fails a ValueError.
+
+A new algorithm is a function that returns its aggregator, and a line of
+`ALGORITHMS`.
 """
 
 import dataclasses
@@ -87,13 +94,9 @@ class Rule(NamedTuple):
 
 
 def check(config: Config) -> None:
-  """Raises unless the settings go together.
+  """Raises a ValueError unless the settings go together.
 
-  Args:
-    config: The settings; without the number of clients, any will do.
-
-  Raises:
-    ValueError: If they do not.
+  Without the number of clients, any will do.
   """
   c = config
   clips_updates = c.algorithm in ('ce_fed_avg', 'dp_fed_avg')
@@ -183,17 +186,16 @@ def check(config: Config) -> None:
       f'must be {" or ".join(clippings)} for `aggregation` {c.aggregation} and '
       f'`mechanism` {c.mechanism}',
     ),
-    Rule(
-      not is_distributed or noise == independent,
-      'aggregation',
-      f'must be plain or secure but for {independent}',
-    ),
     # The paper's cohorts are charged by pld.
     Rule(
-      not is_distributed or (c.accountant == 'rdp' and c.sampling != 'paper'),
+      not is_distributed
+      or (
+        noise == independent and c.accountant == 'rdp' and c.sampling != 'paper'
+      ),
       'aggregation',
-      'must not be distributed for `accountant` pld and `sampling` paper: pld '
-      'is not proved for sampled noise in integers',
+      f'must be plain or secure but for {independent}, and for `accountant` '
+      'pld and `sampling` paper: pld is not proved for sampled noise in '
+      'integers',
     ),
     only('sum_bits', is_distributed, '`aggregation` distributed'),
     only(
@@ -301,7 +303,7 @@ def find_plan(
   its ledger: nothing is searched for again.
 
   Args:
-    config: The settings, with the number of clients, without canaries.
+    config: The settings.
     ledger: The ledger of the run; `None` for a new plan.
 
   Raises:
@@ -491,19 +493,7 @@ ALGORITHMS: Mapping[str, Callable[[Config, Any, Any, ModelFn], Any]] = {
 def create_aggregator(
   config: Config, plan: Plan | None, model_fn: ModelFn, functions: Functions
 ) -> tff.aggregators.UnweightedAggregationFactory | None:
-  """Returns what aggregates the updates; `None` is TFF's own mean.
-
-  Args:
-    config: The settings, with the number of clients.
-    plan: The plan of the run; `None` for one that is not private.
-    model_fn: The model whose updates are aggregated.
-    functions: What names of functions in `config` stand for, where they are not
-      to be loaded by name.
-
-  Raises:
-    TypeError: If a user's function takes, or returns, something else.
-    ValueError: If it fails.
-  """
+  """Returns what aggregates the updates; `None` is TFF's own mean."""
   if config.aggregator is not None:
     return _own_aggregator(config, plan, model_fn, functions)
   noise = _find_noise(config, plan)
@@ -537,13 +527,14 @@ def _own_aggregator(
   given = dict(clipping_norm=config.clipping_norm, plan=plan)
   factory = named_functions.make(
     'aggregator',
-    named_functions.find(functions, 'aggregator', config.aggregator),
+    named_functions.find('aggregator', config.aggregator, functions),
     tff.aggregators.UnweightedAggregationFactory,
-    **{k: v for k, v in given.items() if v is not None},
+    {k: v for k, v in given.items() if v is not None},
+    by_name=True,
   )
   weights_type = tff.learning.models.weights_type_from_model(model_fn)
   named_functions.call(
-    'aggregator', factory.create, '(value_type)', weights_type.trainable
+    'aggregator', factory.create, dict(value_type=weights_type.trainable)
   )
   return factory
 
@@ -561,26 +552,22 @@ LOCAL_STEPS: Mapping[str, Callable[[Config, float], steps.LocalStep]] = {
 def create_local_step(config: Config, functions: Functions) -> steps.LocalStep:
   """Returns the local step of a run.
 
-  Args:
-    config: The settings, with the number of clients.
-    functions: As of `create_aggregator`.
-
   Raises:
-    TypeError: If a user's function takes, or returns, something else.
-    ValueError: If it fails, or its clients keep something under settings that
-      do not allow it.
+    ValueError: If its clients keep something under settings that do not allow
+      it.
   """
   share = config.clients_per_round / config.num_clients
   if config.local_step in LOCAL_STEPS:
     step = LOCAL_STEPS[config.local_step](config, share)
   else:
-    function = named_functions.find(functions, 'local_step', config.local_step)
+    function = named_functions.find('local_step', config.local_step, functions)
     given = dict(participation=share, clipping_norm=config.clipping_norm)
-    named = {
-      k: v for k, v in given.items() if named_functions.takes(function, k)
-    }
     step = named_functions.make(
-      'local_step', function, steps.LocalStep, **named
+      'local_step',
+      function,
+      steps.LocalStep,
+      {k: v for k, v in given.items() if named_functions.takes(function, k)},
+      by_name=True,
     )
   if isinstance(step, steps.KeepingStep):
     _check_keeping(config)
@@ -611,15 +598,9 @@ def create_process(
   functions: Functions,
   canaries: audit.Canaries | None = None,
 ) -> tff.learning.templates.LearningProcess:
-  """Returns the learning process of a run.
+  """Returns the learning process of a run on a store of clients.
 
-  Args:
-    config: The settings, with the number of clients, without canaries.
-    plan: The plan of the run; `None` for one that is not private.
-    model_fn: The model that clients train.
-    clients: The store of the clients.
-    functions: As of `create_aggregator`.
-    canaries: Those among the clients of an audited run.
+  `canaries` are those among the clients of an audited run.
   """
   work = dict(
     local_steps=config.local_steps,

@@ -79,13 +79,7 @@ def _row(
 
 
 class Scale(NamedTuple):
-  """How large runs are.
-
-  Attributes:
-    description: What it is, in a sentence.
-    settings: What it sets.
-    client_share: The share of a row's N and P.
-  """
+  """How large runs are: what it sets, and the share of a row's N and P."""
 
   description: str
   settings: _Settings
@@ -93,12 +87,7 @@ class Scale(NamedTuple):
 
 
 class Variant(NamedTuple):
-  """A change to an experiment.
-
-  Attributes:
-    algorithms: Those that have it.
-    settings: What it changes.
-  """
+  """A change to the settings of the algorithms that have it."""
 
   algorithms: tuple[str, ...]
   settings: _Settings

@@ -4,9 +4,7 @@ Of `tasks.sweep` and `tasks.reproduce`: runs that have ended are skipped, the
 one that was stopped goes on, a run that fails is no reason to stop.
 """
 
-import dataclasses
 import itertools
-import json
 import pathlib
 import signal
 import subprocess
@@ -39,9 +37,6 @@ def run_planned(
       `tasks.train` but the folder, and the folder of all. A ValueError is that
       of a wrong flag.
   """
-  print_settings = flags.DEFINE_bool(
-    'print_settings', False, 'Print the settings of all runs; do not train.'
-  )
 
   def main(argv: Sequence[str]) -> int:
     del argv
@@ -51,15 +46,11 @@ def run_planned(
       for name, given in planned.items()
     }
     # What would be refused in its turn is refused before the first run.
-    configs = [run_flags.parse(given)[0] for given in runs.values()]
-    for run, config in zip(runs, configs, strict=True):
+    for run, given in runs.items():
+      config, _ = run_flags.parse(given)
       algorithms.check(config)
       if run.path.is_dir():
         run.check(config)
-    if print_settings.value:
-      for config in configs:
-        print(json.dumps(dataclasses.asdict(config), indent=2))
-      return 0
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
       code = _run_all(runs)
@@ -71,11 +62,7 @@ def run_planned(
 
 
 def given_flags(without: Sequence[str] = ()) -> list[str]:
-  """Returns the flags of `tasks.train` that were given, for all runs.
-
-  Args:
-    without: Flags to leave out.
-  """
+  """Returns the flags of `tasks.train` that were given, but for some."""
   return [
     flags.FLAGS[name].serialize()
     for name in run_flags.names()

@@ -33,18 +33,25 @@ def name_of(function: Callable) -> str:
   return f'{module}:{name}'
 
 
-def load_function(argument: str, name: str) -> Callable:
-  """Imports a function by its name.
+def find(
+  argument: str,
+  name: str,
+  given: Mapping[str, Any] = types.MappingProxyType({}),
+) -> Any:
+  """Returns what a setting names: what is given for the name, or its import.
 
   Args:
-    argument: The setting that names it, for the message.
+    argument: The setting, for the message.
     name: `module:function` or `FILE.py:function`.
+    given: By the names that `name_of` gives: nothing of these is imported.
 
   Raises:
     ValueError: If the name is of another form, or nothing can be imported. The
       message has the place in the user's file.
-    TypeError: If it is no function.
+    TypeError: If what is imported is no function.
   """
+  if name in given:
+    return given[name]
   module_name, _, function_name = name.rpartition(':')
   if not module_name or not function_name.isidentifier():
     raise ValueError(
@@ -70,15 +77,6 @@ def load_function(argument: str, name: str) -> Callable:
   return function
 
 
-def find(given: Mapping[str, Any], argument: str, name: str) -> Any:
-  """Returns what is given for a name, as `name_of` says it, or its import.
-
-  Raises:
-    TypeError, ValueError: As `load_function`, if nothing is given for it.
-  """
-  return given[name] if name in given else load_function(argument, name)
-
-
 def takes(function: Callable, name: str) -> bool:
   """Returns whether a function takes a named argument."""
   signature = _signature(function)
@@ -86,30 +84,33 @@ def takes(function: Callable, name: str) -> bool:
 
 
 def call(
-  argument: str, function: Callable, signature: str, *args: Any, **kwargs: Any
+  argument: str,
+  function: Callable,
+  given: Mapping[str, Any],
+  *,
+  by_name: bool = False,
 ) -> Any:
   """Calls a user's function.
 
   Args:
     argument: The setting that names it, for the message.
     function: What to call.
-    signature: How it is called, for the message: '(input_shape)'.
-    *args: The arguments.
-    **kwargs: The named arguments.
+    given: The arguments, in their order.
+    by_name: Whether the function has to call them so.
 
   Raises:
     TypeError: If it does not take these arguments.
     ValueError: If it fails. The message has the place in the user's file.
   """
-  name = name_of(function)
-  found = _signature(function)
+  name, found = name_of(function), _signature(function)
+  args, kwargs = ((), given) if by_name else (given.values(), {})
   if found is not None:
     try:
       found.bind(*args, **kwargs)
     except TypeError as e:
       raise TypeError(
-        f'`{argument}` must be a function that takes {signature}, found {name} '
-        f'with {found}: {e}.'
+        f'`{argument}` must be a function that takes ({", ".join(given)}), '
+        f'found {name} with {found}: {e}.'
       ) from e
   try:
     return function(*args, **kwargs)
@@ -120,20 +121,16 @@ def call(
     ) from e
 
 
-def make(argument: str, function: Callable, kind: type, **kwargs: Any) -> Any:
-  """Returns what a user's function makes of named arguments.
-
-  Args:
-    argument: The setting that names the function, for the message.
-    function: What to call.
-    kind: What it must return.
-    **kwargs: The arguments.
-
-  Raises:
-    TypeError: If it takes, or returns, something else.
-    ValueError: If it fails. The message has the place in the user's file.
-  """
-  made = call(argument, function, f'({", ".join(kwargs)})', **kwargs)
+def make(
+  argument: str,
+  function: Callable,
+  kind: type,
+  given: Mapping[str, Any],
+  *,
+  by_name: bool = False,
+) -> Any:
+  """Returns what `call` does; a TypeError if it is not of a kind."""
+  made = call(argument, function, given, by_name=by_name)
   if not isinstance(made, kind):
     raise TypeError(
       f'`{argument}` must be a function that returns a {kind.__name__}, found '

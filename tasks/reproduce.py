@@ -71,13 +71,10 @@ def named_runs(
   algorithms: Sequence[str] = (),
   variants: Sequence[str] = (),
 ) -> list[NamedRun]:
-  """Returns the run of each row, scale and algorithm.
+  """Returns the run of each row, scale and algorithm, each with all variants.
 
-  Args:
-    rows: Rows of the table; * stands for any letters.
-    scales: Their scales.
-    algorithms: The algorithms; those that each row compares if there are none.
-    variants: The variants of all.
+  In the name of a row, * stands for any letters. Without algorithms, they are
+  those that each row compares.
 
   Raises:
     ValueError: If a row, a scale, an algorithm or a variant does not exist.
@@ -102,9 +99,8 @@ def with_thresholds(
 ) -> list[NamedRun]:
   """Returns runs, each once and after the one that gives its c.
 
-  Args:
-    runs: The runs; one that gives the c of another may be missing.
-    seeds: The seeds of all; their own if there are none.
+  A run that gives the c of another is added where it is missing. Without seeds,
+  each has its own.
   """
   if seeds:
     runs = [

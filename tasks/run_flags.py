@@ -86,13 +86,9 @@ def parse(
 ) -> tuple[config.Config, Mapping[str, Any] | None]:
   """Returns what `read` does for these flags, and leaves those of the process.
 
-  Args:
-    arguments: Flags, as on a command line of `tasks.train`.
-
   Raises:
     absl.flags.Error: If there is no such flag, or it cannot be read.
-    TypeError: If a setting is of the wrong kind.
-    ValueError: If one is missing or out of range, or there is no such row.
+    TypeError, ValueError: As `read`.
   """
   with flagsaver.flagsaver():
     for name in names():

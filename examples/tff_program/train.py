@@ -42,7 +42,7 @@ if plan is None:
   plan = privacy.PrivacyPlan.from_target_epsilon(**settings)
 
 seed_file = folder / 'sampling_seed'
-if not seed_file.exists():
+if not (folder / 'ledger.jsonl').exists():  # The run is to begin.
   seed_file.touch(mode=0o600)
   seed_file.write_text(str(secrets.randbits(128)))
 sampler = programs.build_private_sampler(

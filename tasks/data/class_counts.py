@@ -29,13 +29,9 @@ def draw_examples(
   every client draws on its own, and clients overlap. Within one client no
   example comes twice in either case.
 
-  Args:
-    labels: int [examples].
-    counts: int [clients, classes], how many of each class each client gets.
-    rng: Decides the draw.
-
   Returns:
-    For each client int64 [size], rows of `labels` in random order.
+    For each client int64 [size], rows of `labels`, which are int [examples], in
+    random order.
 
   Raises:
     ValueError: If a client needs more of a class than there are.

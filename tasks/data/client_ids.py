@@ -22,12 +22,9 @@ _MISSING = frozenset(
 def check(name: str, client: Any) -> np.ndarray:
   """Returns ids, integers or strings, in the form that tells them apart.
 
-  Args:
-    name: What the ids are called, for errors.
-    client: [n] numbers or strings, also of bytes in UTF-8.
-
   Raises:
-    ValueError: If an id is of another kind, missing or negative.
+    ValueError: If `client` is not [n] whole numbers or strings, also of bytes
+      in UTF-8, or an id is missing or negative. `name` is that of the ids.
   """
   client = np.asarray(client)
   if client.dtype == object and client.ndim == 1:  # As pandas has strings.
@@ -68,11 +65,7 @@ def check(name: str, client: Any) -> np.ndarray:
 
 
 def check_all(*parts: np.ndarray | None) -> None:
-  """Warns of ids that differ in case alone.
-
-  Args:
-    *parts: What `check` has returned for the training and the test examples;
-      `None` for those without ids.
+  """Warns of ids, of all parts together, that differ in case alone.
 
   Raises:
     ValueError: If one id is written in two ways, such as 1 and 1.0.

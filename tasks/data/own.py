@@ -156,11 +156,7 @@ def create_task(
 
 
 def check_task(found: Any, split: PartitionConfig) -> Task:
-  """Returns what a user's function made, if it is a task that can be trained.
-
-  Args:
-    found: What the function returned.
-    split: What it was asked for.
+  """Returns what a user's function made for a split.
 
   Raises:
     TypeError: If it is no task.
@@ -220,7 +216,7 @@ def read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
   """Returns the arrays of a .npz file, read without pickles.
 
   Raises:
-    ValueError: If there is no such file, or it cannot be read.
+    ValueError: If it cannot be read.
   """
   if not zipfile.is_zipfile(path):
     raise ValueError(f'{path} is no .npz file, as `numpy.savez` writes it.')

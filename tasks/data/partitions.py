@@ -6,7 +6,7 @@ independently of each other and overlap; the summary says so.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,6 @@ import numpy as np
 from tasks.data import class_counts
 from tff_clipping import argument_checks
 
-# A partition is drawn client by client, in memory.
-_MAX_CLIENTS = 10**7
 # Beyond, other concentrations give the same clients.
 _MIN_ALPHA, _MAX_ALPHA = 1e-6, 1e6
 
@@ -133,19 +131,20 @@ class PartitionConfig:
   def __post_init__(self):
     argument_checks.check_choice('partition', self.name, tuple(PARTITIONS))
     is_natural = self.name == 'natural'
-    if self.num_clients is not None or not is_natural:
-      argument_checks.check_integer(
-        *('num_clients', self.num_clients), at_least=1, at_most=_MAX_CLIENTS
+    for name, may_be_missing in (
+      ('num_clients', is_natural),
+      ('examples_per_client', True),
+      ('shards_per_client', False),
+    ):
+      value = getattr(self, name)
+      if value is not None or not may_be_missing:
+        # A partition is drawn client by client, in memory.
+        argument_checks.check_integer(name, value, at_least=1, at_most=10**7)
+    if is_natural and self.examples_per_client is not None:
+      raise ValueError(
+        '`examples_per_client` must not be given for the natural partition, '
+        f'found {self.examples_per_client}.'
       )
-    if self.examples_per_client is not None:
-      argument_checks.check_integer(
-        'examples_per_client', self.examples_per_client, at_least=1
-      )
-      if is_natural:
-        raise ValueError(
-          '`examples_per_client` must not be given for the natural partition, '
-          f'found {self.examples_per_client}.'
-        )
     alpha = argument_checks.check_number(
       'dirichlet_alpha', self.dirichlet_alpha
     )
@@ -154,9 +153,6 @@ class PartitionConfig:
         f'`dirichlet_alpha` must be from {_MIN_ALPHA:g}, where a client has '
         f'one class, to {_MAX_ALPHA:g}, where it has all alike, found {alpha}.'
       )
-    argument_checks.check_integer(
-      'shards_per_client', self.shards_per_client, at_least=1
-    )
     argument_checks.check_seed('seed', self.seed)
 
   def split(
@@ -172,9 +168,6 @@ class PartitionConfig:
         'iid' and 'natural' alone can split.
       owners: [examples], whose example each is; `None` if the data name none.
       all_owners: All owners, where some may have no example.
-
-    Returns:
-      The partition.
 
     Raises:
       ValueError: If the data lack what the partition needs.
@@ -197,9 +190,9 @@ class PartitionConfig:
         f'numbers, which have no single class, found {self.name}.'
       )
     size = self.examples_per_client or self._largest_size(len(labels))
-    number, details = PARTITIONS[self.name]
+    number, details, draw = PARTITIONS[self.name]
     rng = np.random.default_rng([self.seed, number])
-    indices = self._draw(labels, size, rng)
+    indices = draw(labels, self, size, rng)
     # By number, in an order that sorts as the numbers do.
     width = len(str(len(indices) - 1))
     return Partition(
@@ -210,28 +203,6 @@ class PartitionConfig:
       details=details.format(self),
       parts_owners=owners is not None,
     )
-
-  def _draw(
-    self, labels: np.ndarray, size: int, rng: np.random.Generator
-  ) -> Sequence[np.ndarray]:
-    """Draws the rows of each client."""
-    num_clients = self.num_clients
-    if self.name == 'iid':
-      return _draw_iid(len(labels), num_clients, size, rng)
-    if self.name == 'shards':
-      return _draw_shards(
-        labels, num_clients, size, self.shards_per_client, rng
-      )
-    supply = np.bincount(labels)
-    if self.name == 'class_balanced':
-      counts = class_counts.share_equally(len(supply), num_clients, size)
-    elif self.name == 'label_skew':
-      counts = class_counts.draw_label_skew(supply, num_clients, size, rng)
-    else:
-      counts = class_counts.draw_dirichlet(
-        supply, num_clients, size, self.dirichlet_alpha, rng
-      )
-    return class_counts.draw_examples(labels, counts, rng)
 
   def _largest_size(self, num_examples: int) -> int:
     """Returns the largest size of clients that do not overlap."""
@@ -276,12 +247,16 @@ class PartitionConfig:
 
 
 def _draw_iid(
-  num_examples: int, num_clients: int, size: int, rng: np.random.Generator
+  labels: np.ndarray,
+  split: PartitionConfig,
+  size: int,
+  rng: np.random.Generator,
 ) -> Sequence[np.ndarray]:
   """Gives every client equally many examples, drawn uniformly.
 
   Source: Sec. 2.2, the IID case of EMNIST.
   """
+  num_examples, num_clients = len(labels), split.num_clients
   if size > num_examples:
     raise ValueError(
       f'`examples_per_client` must be at most the {num_examples} examples, '
@@ -297,9 +272,8 @@ def _draw_iid(
 
 def _draw_shards(
   labels: np.ndarray,
-  num_clients: int,
+  split: PartitionConfig,
   size: int,
-  per_client: int,
   rng: np.random.Generator,
 ) -> Sequence[np.ndarray]:
   """Sorts the examples by label, cuts them into shards, and deals these.
@@ -307,6 +281,7 @@ def _draw_shards(
   Source: McMahan et al., "Communication-Efficient Learning of Deep Networks
     from Decentralized Data" (AISTATS 2017), Sec. 3, pathological non-IID.
   """
+  num_clients, per_client = split.num_clients, split.shards_per_client
   if size % per_client:
     raise ValueError(
       f'`examples_per_client` must be a multiple of the {per_client} shards of '
@@ -328,12 +303,34 @@ def _draw_shards(
   return pieces[dealt].reshape(num_clients, size)
 
 
-PARTITIONS: dict[str, tuple[int, str]] = {
-  'iid': (1, 'IID'),
-  'class_balanced': (2, 'class-balanced'),
-  'label_skew': (3, 'label skew with 2 major classes a client'),
-  'dirichlet': (4, 'Dirichlet({0.dirichlet_alpha:g}) label skew'),
-  'shards': (5, '{0.shards_per_client} shards a client'),
-  'natural': (6, 'natural'),
+def _draw_by_class(
+  labels: np.ndarray,
+  split: PartitionConfig,
+  size: int,
+  rng: np.random.Generator,
+) -> Sequence[np.ndarray]:
+  """Draws examples, once it is known how many of each class a client gets."""
+  supply, num_clients = np.bincount(labels), split.num_clients
+  if split.name == 'class_balanced':
+    counts = class_counts.share_equally(len(supply), num_clients, size)
+  elif split.name == 'label_skew':
+    counts = class_counts.draw_label_skew(supply, num_clients, size, rng)
+  else:
+    counts = class_counts.draw_dirichlet(
+      supply, num_clients, size, split.dirichlet_alpha, rng
+    )
+  return class_counts.draw_examples(labels, counts, rng)
+
+
+PARTITIONS: dict[str, tuple[int, str, Callable | None]] = {
+  'iid': (1, 'IID', _draw_iid),
+  'class_balanced': (2, 'class-balanced', _draw_by_class),
+  'label_skew': (3, 'label skew with 2 major classes a client', _draw_by_class),
+  'dirichlet': (
+    *(4, 'Dirichlet({0.dirichlet_alpha:g}) label skew'),
+    _draw_by_class,
+  ),
+  'shards': (5, '{0.shards_per_client} shards a client', _draw_shards),
+  'natural': (6, 'natural', None),
 }
-"""By the name of a partition, its part of the seed, and its summary."""
+"""By the name of a partition: its part of the seed, its summary, its draw."""

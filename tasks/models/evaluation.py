@@ -35,26 +35,32 @@ def build_evaluation_fn(
     test set, such as a recall without positives.
   """
   model = model_fn()
+  counting = [
+    metric
+    for metric in metrics
+    if isinstance(metric.counted, tf.keras.metrics.Metric)
+  ]
 
   @tf.function(input_signature=[model.input_spec])
   def evaluate_batch(batch):
     predictions = model.forward_pass(batch, training=False).predictions
     mask = tf.cast(batch['y'] != 0, tf.float32)
-    for metric in metrics:
+    for metric in counting:
       metric.counted.update_state(
         *(batch['y'], predictions),
         sample_weight=mask if metric.is_masked else None,
       )
+    return predictions
 
   @tf.function
   def reset():
     model.reset_metrics()
-    for metric in metrics:
+    for metric in counting:
       metric.counted.reset_state()
 
   @tf.function
   def results():
-    return [metric.counted.result() for metric in metrics]
+    return {metric.name: metric.counted.result() for metric in counting}
 
   # Traced here: what Keras made outside of a graph can no longer be called once
   # TFF has made another one inside of a graph.
@@ -65,18 +71,28 @@ def build_evaluation_fn(
   def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
     weights.assign_weights_to(model)
     reset()
+    outputs = []
     for start in range(0, len(test['y']), _BATCH_SIZE):
-      evaluate_batch(
+      predictions = evaluate_batch(
         collections.OrderedDict(
           (key, tf.constant(array[start : start + _BATCH_SIZE]))
           for key, array in test.items()
         )
       )
-    found = {}
-    for metric, result in zip(metrics, results(), strict=True):
+      if len(counting) < len(metrics):
+        outputs.append(predictions.numpy())
+    found, counts = {}, results()
+    for metric in metrics:
       counted = metric.counted
-      is_mean = type(counted).result is tf.keras.metrics.Mean.result
-      value = _mean(counted.total, counted.count) if is_mean else result
+      if metric.name not in counts:
+        with np.errstate(all='ignore'):
+          value = counted(
+            test['y'].astype(float), np.concatenate(outputs).astype(float)
+          )
+      elif type(counted).result is tf.keras.metrics.Mean.result:
+        value = _mean(counted.total, counted.count)
+      else:
+        value = counts[metric.name]
       if tf.size(value) != 1:
         raise ValueError(
           '`metrics` must be single numbers, found the shape '

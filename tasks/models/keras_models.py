@@ -2,14 +2,8 @@
 
 All of them are plain stacks of Keras layers that end in logits, without
 non-trainable variables, with initial weights that the seed alone decides. The
-paper prints only sizes, with two or three digits; these layers have them:
-
-| model          | 28×28×1    | 32×32×3    |
-|----------------|------------|------------|
-| `mlp`          |    159,010 |    616,610 |
-| `alexnet`      |  3,310,282 |  3,311,434 |
-| `mobilenet_v2` |  2,296,346 |  2,296,922 |
-| `resnet18`     | 11,172,810 | 11,173,962 |
+paper prints only sizes, with two or three digits; these layers have them, as
+docs/data.md lists.
 
 A model says its data format and the type of its numbers: float32, unless
 Keras's global policy is a mixed one. Nothing depends on the user's keras.json.
@@ -225,16 +219,10 @@ MODELS: Mapping[str, Callable[..., tf.keras.Model]] = {
 def scale_images(
   examples: Mapping[str, tf.Tensor],
 ) -> collections.OrderedDict[str, tf.Tensor]:
-  """Scales uint8 images as the first layer of a model does.
+  """Returns `x` and `y`, with uint8 images scaled as the first layer does.
 
-  A model for the result has the `input_dtype` float32.
-
-  Args:
-    examples: `x`, images [n, height, width, channels] or anything that is not
-      uint8, and `y`.
-
-  Returns:
-    The same, with uint8 images as float32.
+  Those are [n, height, width, channels], and become float32: a model for them
+  has this `input_dtype`. Other `x` stay.
   """
   scaled = collections.OrderedDict(examples)
   if scaled['x'].dtype == tf.uint8:

@@ -45,12 +45,13 @@ class TestMetric(NamedTuple):
 
   Attributes:
     name: What it is called: its column is `test_` and this.
-    counted: The metric of Keras, of the labels and the model's outputs.
+    counted: The metric of Keras, of the labels and the model's outputs; or a
+      function of all of them, float64 [n, ...].
     is_masked: Whether labels of 0 are padding, and do not count.
   """
 
   name: str
-  counted: tf.keras.metrics.Metric
+  counted: tf.keras.metrics.Metric | Callable[[np.ndarray, np.ndarray], float]
   is_masked: bool = False
 
 
@@ -97,14 +98,9 @@ class Objective:
     return f'{value:.1%}' if is_share else f'{value:.4g}'
 
   def check_task(self, task: Task) -> None:
-    """Raises unless the loss and the metrics are for the labels of the data.
+    """Raises a ValueError unless loss and metrics are for labels of this task.
 
-    Args:
-      task: The data.
-
-    Raises:
-      ValueError: If they are for other labels, or a metric is not of what the
-        loss takes: of logits, or of numbers.
+    A metric must be of what the loss takes: of logits, or of numbers.
     """
     found = _labels_of(task)
     fitting = {
@@ -135,10 +131,8 @@ class Objective:
   ) -> tf.keras.losses.Loss:
     """Returns the loss of a run.
 
-    Args:
-      task: The data.
-      functions: What the names of a user's functions stand for, where they are
-        not to be imported.
+    `functions` has what the names of a user's functions stand for, where they
+    are not to be imported.
 
     Raises:
       TypeError: If a user's function is neither a loss nor makes one.
@@ -156,11 +150,7 @@ class Objective:
   def create_metrics(
     self, task: Task, functions: Mapping[str, Any]
   ) -> list[TestMetric]:
-    """Returns the metrics of a run.
-
-    Args:
-      task: The data.
-      functions: As for `create_loss`.
+    """Returns the metrics of a run; `functions` as for `create_loss`.
 
     Raises:
       TypeError: If a user's function is neither a metric nor makes one.
@@ -169,10 +159,11 @@ class Objective:
     created = []
     for name, source in self.metrics.items():
       is_own = named_functions.is_function_name(source)
+      if _squeeze(source) in _OF_ALL:
+        created.append(TestMetric(name, _OF_ALL[_squeeze(source)]))
+        continue
       if is_own:
         found = _find_own('metrics', source, functions, tf.keras.metrics.Metric)
-      elif _squeeze(source) in _OF_ALL:
-        found = _OfAll(_OF_ALL[_squeeze(source)], task.label_shape)
       elif _squeeze(source) == 'perplexity':
         found = _Perplexity()
       else:
@@ -233,11 +224,7 @@ def accuracy() -> TestMetric:
 
 
 def cross_entropy(*, is_masked: bool = False) -> tf.keras.losses.Loss:
-  """Returns the loss of classes, by logits.
-
-  Args:
-    is_masked: Whether 0 in rows of classes is padding, and does not count.
-  """
+  """Returns the loss of classes, by logits; masked, 0 in rows is padding."""
   if is_masked:
     return _MaskedCrossEntropy()
   return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -310,14 +297,14 @@ def _find_own(
   argument: str, name: str, functions: Mapping[str, Any], kind: type
 ) -> Any:
   """Returns a user's object of Keras, or function of (y_true, y_pred)."""
-  given = named_functions.find(functions, argument, name)
+  given = named_functions.find(argument, name, functions)
   if isinstance(given, kind):
     return given
   try:
     inspect.signature(given).bind()
   except TypeError:
     return given
-  made = named_functions.call(argument, given, '()')
+  made = named_functions.call(argument, given, {})
   if not isinstance(made, kind):
     raise TypeError(
       f'`{argument}` must be a function of (y_true, y_pred), a '
@@ -386,80 +373,42 @@ class _Perplexity(tf.keras.metrics.Mean):
     return tf.exp(super().result())
 
 
-class _OfAll(tf.keras.metrics.Metric):
-  """A function of the labels and outputs of all examples, float64 [n, ...].
-
-  Keras's own count by thresholds of probabilities, between which confident
-  logits lie together, and take 0 where 0 is divided by 0.
-  """
-
-  def __init__(self, function: Callable, label_shape: tuple[int, ...]):
-    super().__init__()
-    self._function = function
-    self._empty = tf.zeros([0, *label_shape], tf.float64)
-    self._kept = [
-      tf.Variable(self._empty, shape=[None, *label_shape], trainable=False)
-      for _ in range(2)
-    ]
-
-  def update_state(self, y_true, y_pred, sample_weight=None):
-    """Keeps the labels and the outputs of a batch."""
-    del sample_weight
-    for kept, new in zip(self._kept, (y_true, y_pred), strict=True):
-      kept.assign(tf.concat([kept, tf.cast(new, tf.float64)], axis=0))
-
-  def result(self):
-    """Returns the value; NaN if there is none."""
-    return self._function(*map(tf.convert_to_tensor, self._kept))
-
-  def reset_state(self):
-    """Forgets all."""
-    for kept in self._kept:
-      kept.assign(self._empty)
-
-
-def _count(of_examples: tf.Tensor) -> tf.Tensor:
-  return tf.reduce_sum(tf.cast(of_examples, tf.float64))
-
-
-def _auc(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+def _auc(labels: np.ndarray, logits: np.ndarray) -> float:
   """The share of pairs of a 1 and a 0 in which the 1 has the larger logit.
 
   Equal logits count half.
   """
-  of_ones = tf.sort(logits[labels > 0.5])
-  of_zeros = tf.sort(logits[labels <= 0.5])
+  ones, zeros = logits[labels > 0.5], np.sort(logits[labels <= 0.5])
   below, up_to = (
-    _count(tf.searchsorted(of_zeros, of_ones, side=side))
-    for side in ('left', 'right')
+    np.searchsorted(zeros, ones, side).sum() for side in ('left', 'right')
   )
-  pairs = _count(labels > 0.5) * _count(labels <= 0.5)
-  return (below + up_to) / (2 * pairs)
+  return (below + up_to) / (2 * np.float64(ones.size) * zeros.size)
 
 
-def _precision(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-  return _count(labels * tf.cast(logits > 0, tf.float64)) / _count(logits > 0)
+def _precision(labels: np.ndarray, logits: np.ndarray) -> float:
+  return np.sum(labels * (logits > 0)) / np.sum(logits > 0)
 
 
-def _recall(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-  return _count(labels * tf.cast(logits > 0, tf.float64)) / _count(labels)
+def _recall(labels: np.ndarray, logits: np.ndarray) -> float:
+  return np.sum(labels * (logits > 0)) / np.sum(labels)
 
 
-def _f1_score(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-  right = _count(labels * tf.cast(logits > 0, tf.float64))
-  return 2 * right / (_count(labels) + _count(logits > 0))
+def _f1_score(labels: np.ndarray, logits: np.ndarray) -> float:
+  right = np.sum(labels * (logits > 0))
+  return 2 * right / (np.sum(labels) + np.sum(logits > 0))
 
 
-def _r2_score(labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+def _r2_score(labels: np.ndarray, outputs: np.ndarray) -> float:
   """The share of the variance of each label that is explained, on average."""
-  errors = tf.reduce_sum((labels - outputs) ** 2, axis=0)
-  center = tf.reduce_mean(labels, axis=0)
-  variation = tf.reduce_sum((labels - center) ** 2, axis=0)
-  shares = tf.where(variation > 0, 1 - errors / variation, math.nan)
-  return tf.reduce_mean(shares)
+  errors = np.sum((labels - outputs) ** 2, axis=0)
+  variation = np.sum((labels - labels.mean(axis=0)) ** 2, axis=0)
+  return np.mean(np.where(variation > 0, 1 - errors / variation, math.nan))
 
 
-_OF_ALL: Mapping[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
+# Functions of all labels and outputs, float64 [n, ...], NaN without a value.
+# Keras's own count by thresholds of probabilities, between which confident
+# logits lie together, and take 0 where 0 is divided by 0.
+_OF_ALL: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
   'auc': _auc,
   'precision': _precision,
   'recall': _recall,

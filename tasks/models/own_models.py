@@ -63,20 +63,13 @@ def create_own_model(
   state = random.getstate()
   random.seed(seed)
   try:
-    model = named_functions.call(
-      *('model', function, '(input_shape, num_outputs)'),
-      *(tuple(input_shape), num_outputs),
-    )
-    if not isinstance(model, tf.keras.Model):
-      raise TypeError(
-        '`model` must be a function that returns a `tf.keras.Model`, found '
-        f'that {name} returns {type(model).__name__}.'
-      )
+    given = dict(input_shape=tuple(input_shape), num_outputs=num_outputs)
+    model = named_functions.make('model', function, tf.keras.Model, given)
     if model.built and not tf.executing_eagerly():
       return model
     # The first call builds what has no weights yet.
     try:
-      given = model(tf.zeros([2, *input_shape], input_dtype), training=False)
+      outputs = model(tf.zeros([2, *input_shape], input_dtype), training=False)
     except Exception as e:
       raise ValueError(
         f'`model` must take examples of {input_dtype.name}{list(input_shape)}, '
@@ -86,7 +79,7 @@ def create_own_model(
     random.setstate(state)
   if tf.executing_eagerly():
     spec = tf.TensorSpec([None, *input_shape], input_dtype)
-    _check_output(given, output_shape, name)
+    _check_output(outputs, output_shape, name)
     _check_is_trained_by_tff(model, spec, name)
     if gives_logits:
       _check_gives_logits(model, spec, name)
@@ -95,11 +88,7 @@ def create_own_model(
 
 
 def save_weights(model: tf.keras.Model, path: pathlib.Path) -> None:
-  """Writes the weights of a model to a file, and reads them back.
-
-  Args:
-    model: The model.
-    path: The file, NAME.weights.h5.
+  """Writes the weights of a model to NAME.weights.h5, and reads them back.
 
   Raises:
     ValueError: If the file does not give each weight back.

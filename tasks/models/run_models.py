@@ -13,10 +13,9 @@ import tensorflow_federated as tff
 from tasks import named_functions
 from tasks.config import Config
 from tasks.data.task import Task
-from tasks.models import evaluation, keras_models, own_models
+from tasks.models import keras_models, own_models
 from tasks.models import objective as objective_lib
 from tasks.models.objective import Objective
-from tff_clipping import learning
 from tff_clipping.programs.clients import client_store
 
 ModelFn = Callable[[], tff.learning.models.VariableModel]
@@ -31,14 +30,19 @@ class RunModel:
     task: The data. A Keras model needs no more of them than `input_shape`,
       `input_dtype`, `label_shape` and `num_classes`.
     objective: What is minimised and measured.
-    functions: What names of functions in `config` stand for, of the model,
-      the loss and the metrics, where they are not to be loaded by name.
+    functions: What names of functions in `config` stand for, of the model and
+      the loss, where they are not to be loaded by name.
   """
 
   config: Config
   task: Task | types.SimpleNamespace
   objective: Objective
   functions: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+  @property
+  def is_own(self) -> bool:
+    """Whether a user's function makes the model."""
+    return named_functions.is_function_name(self.config.model)
 
   def create_model(self, input_dtype: Any = None) -> tf.keras.Model:
     """Returns the Keras model, with its initial weights.
@@ -58,11 +62,11 @@ class RunModel:
       seed=config.model_seed,
       input_dtype=tf.as_dtype(input_dtype or task.input_dtype),
     )
-    if named_functions.is_function_name(config.model):
+    if self.is_own:
       of_classes = () if num_classes is None else (num_classes,)
       is_own_loss = named_functions.is_function_name(self.objective.loss)
       return own_models.create_own_model(
-        named_functions.find(self.functions, 'model', config.model),
+        named_functions.find('model', config.model, self.functions),
         tuple(task.input_shape),
         num_outputs,
         output_shape=None if is_own_loss else (*label_shape, *of_classes),
@@ -80,12 +84,7 @@ class RunModel:
   def create_model_fn(
     self, element_spec: Mapping[str, tf.TensorSpec] | None = None
   ) -> ModelFn:
-    """Returns the `model_fn` of the run.
-
-    Args:
-      element_spec: The specs `x` and `y` of what the model is called with;
-        those of the data if not given.
-    """
+    """Returns the `model_fn` for these examples; if none, for the data's."""
     spec = element_spec or self.task.element_spec
     return build_model_fn(
       lambda: self.create_model(spec['x'].dtype),
@@ -93,25 +92,12 @@ class RunModel:
       loss=self.objective.create_loss(self.task, self.functions),
     )
 
-  def create_client_model_fn(self, clients: Any) -> ModelFn:
-    """Returns the `model_fn` of the clients' local steps."""
-    return learning.with_compute_dtype(
-      self.create_model_fn(clients.element_spec), self.config.compute_dtype
-    )
-
-  def build_evaluation_fn(
-    self, model_fn: ModelFn
-  ) -> Callable[[tff.learning.models.ModelWeights], dict[str, float]]:
-    """Returns the evaluation on the test set."""
-    metrics = self.objective.create_metrics(self.task, self.functions)
-    return evaluation.build_evaluation_fn(model_fn, self.task.test, metrics)
-
   def create_initial_weights(self) -> tff.learning.models.ModelWeights | None:
     """Returns what a user's model begins with; `None` for one of ours.
 
     TFF builds models in graphs, and so leaves out weights that were loaded.
     """
-    if not named_functions.is_function_name(self.config.model):
+    if not self.is_own:
       return None
     return tff.learning.models.ModelWeights.from_model(self.create_model())
 
@@ -123,9 +109,7 @@ class RunModel:
     Our models take images as bytes or scaled, and clients scale theirs once a
     round. A user's model takes `x` as it is.
     """
-    if not named_functions.is_function_name(self.config.model):
-      return store.preprocess(keras_models.scale_images)
-    return store
+    return store if self.is_own else store.preprocess(keras_models.scale_images)
 
 
 def build_model_fn(

@@ -53,11 +53,8 @@ def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
   Of a finished run of FedAvg it is half of the mean, over clients and rounds,
   of the norms of the updates (Sec. 2.2); of a finished private run whose c
   adapts and whose guarantee holds, the last c. A run that goes on has the c of
-  its beginning. Warns if the updates of that run have other norms.
-
-  Args:
-    config: The settings.
-    saved: The config.json of a run that goes on; `None` for a new one.
+  its beginning, in its config.json, `saved`. Warns if the updates of that run
+  have other norms.
 
   Raises:
     ValueError: If `clipping_norm_from` is not the folder of such a run.

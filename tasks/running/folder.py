@@ -27,35 +27,21 @@ class RunFolderError(ValueError):
 
 
 class RunFolder:
-  """The files of one run.
-
-  Attributes:
-    path: The folder.
-    config: The settings, the data and the machine; see `read_description`.
-    metrics: A line for each round.
-    privacy: What the plan promises, and what takes that away.
-    ledger: What was charged.
-    result: How the run ended.
-    model: The trained model.
-    updates: The folder of figures on single updates.
-    audit: The folder of an audit.
-    checkpoints: The folder of checkpoints.
-    client_states: The folder of what clients keep from round to round.
-    tensorboard: The folder of TensorBoard's logs.
-  """
+  """The files of one run, `path` its folder."""
 
   def __init__(self, path: str | os.PathLike):
     self.path = pathlib.Path(path)
-    self.config = self.path / 'config.json'
-    self.metrics = self.path / 'metrics.csv'
-    self.privacy = self.path / 'privacy.json'
-    self.ledger = self.path / 'ledger.jsonl'
-    self.result = self.path / 'result.json'
+    self.config = self.path / 'config.json'  # Settings, data and machine.
+    self.metrics = self.path / 'metrics.csv'  # A line for each round.
+    self.privacy = self.path / 'privacy.json'  # The plan, and its caveats.
+    self.ledger = self.path / 'ledger.jsonl'  # What was charged.
+    self.result = self.path / 'result.json'  # How the run ended.
     self.model = self.path / 'model.weights.h5'
-    self.updates = self.path / 'updates'
+    # Folders.
+    self.updates = self.path / 'updates'  # Figures on single updates.
     self.audit = self.path / 'audit'
     self.checkpoints = self.path / 'checkpoints'
-    self.client_states = self.path / 'client_states'
+    self.client_states = self.path / 'client_states'  # Kept between rounds.
     self.tensorboard = self.path / 'tensorboard'
 
   @contextlib.contextmanager
@@ -66,16 +52,11 @@ class RunFolder:
     function that it compiles, and a program that is killed leaves them. Here
     the next one deletes them.
 
-    Args:
-      config: What the run is asked to do.
-
     Raises:
       RunFolderError: If the folder holds something else, another program has
         it open, or it cannot be written.
     """
-    made = [p for p in (self.path, *self.path.parents) if not p.exists()]
     with contextlib.ExitStack() as stack:
-      stack.callback(self._remove_if_bare, made)
       try:
         self.path.mkdir(parents=True, exist_ok=True)
         self.check(config)
@@ -91,14 +72,9 @@ class RunFolder:
       yield
 
   def check(self, config: Config) -> None:
-    """Raises unless the folder is empty, or of the run of a configuration.
+    """Raises `RunFolderError` unless the folder is empty, or of this run.
 
-    Args:
-      config: What the run is asked to do. One that began with c from another
-        run is the same run with c from anywhere.
-
-    Raises:
-      RunFolderError: If the folder holds something else.
+    A run that began with c from another one is the same with c from anywhere.
     """
     found = [e.name for e in self.path.iterdir() if not e.name.startswith('.')]
     if found and self.config.name not in found:
@@ -125,9 +101,8 @@ class RunFolder:
   def read_description(self) -> dict[str, Any] | None:
     """Returns the contents of config.json; `None` if there is none.
 
-    Returns:
-      `experiment`, the settings as they were asked for, without those that
-      nobody had and this version has no more, and whatever else is there.
+    Its `experiment` has the settings as they were asked for, without those that
+    nobody had and this version has no more.
 
     Raises:
       RunFolderError: If it cannot be read, or its run is of a kind that this
@@ -185,16 +160,29 @@ class RunFolder:
     must not share its cohorts.
     """
     drawn = {}
-    if (
-      self.metrics.exists()
-      or any(self.checkpoints.glob('*.state'))
-      or self._has_charged()
-    ):
+    if self._left_by_rounds() or self._has_charged():
       drawn = (self.read_description() or {}).get('drawn_seeds', {})
     return {
       name: drawn.get(name, secrets.randbits(_SEED_BITS[name]))
       for name in names
     }
+
+  def check_ledger(self) -> None:
+    """Raises `RunFolderError` if rounds were run, and their ledger is lost.
+
+    A private run would begin again at an epsilon of 0.
+    """
+    left = self._left_by_rounds()
+    if left and not self.ledger.exists():
+      raise RunFolderError(
+        f'`output_dir` must hold the ledger of its run, found {left[0].name} '
+        f'without {self.ledger.name} in {self.path}.'
+      )
+
+  def _left_by_rounds(self) -> list[pathlib.Path]:
+    """Returns what is there that a run writes after its ledger."""
+    outcomes = self.checkpoints.glob('*.state')
+    return [p for p in (self.metrics, self.result, *outcomes) if p.exists()]
 
   def _has_charged(self) -> bool:
     """Returns whether there is a ledger, but for one without a release."""
@@ -206,15 +194,9 @@ class RunFolder:
       return True
 
   def check_unchanged(self, description: Mapping[str, Any]) -> None:
-    """Raises if the run in the folder had other data, or another model.
+    """Raises `RunFolderError` if the run had other data, or another model.
 
     Settings name both; what a name of a user's own stands for may change.
-
-    Args:
-      description: What config.json is to hold.
-
-    Raises:
-      RunFolderError: If it is another run. Nothing has been written.
     """
     saved = self.read_description() or {}
     for section, key, what in (
@@ -239,16 +221,6 @@ class RunFolder:
     """Writes a file whole or not at all; a secret one for its owner alone."""
     with atomic_files.replacing(path, is_secret=is_secret) as new:
       new.write_text(json.dumps(content, indent=2) + '\n')
-
-  def _remove_if_bare(self, made: Sequence[pathlib.Path]) -> None:
-    """Removes folders that were made for a run that has not begun."""
-    if not made or not self.path.is_dir():
-      return
-    if [each.name for each in self.path.iterdir()] == ['.lock']:
-      (self.path / '.lock').unlink()
-    for folder in made:
-      with contextlib.suppress(OSError):
-        folder.rmdir()
 
   @contextlib.contextmanager
   def _temporary_files(self) -> Iterator[None]:

@@ -17,13 +17,13 @@ from tasks.config import Config
 from tasks.data import registry
 from tasks.data.partitions import PartitionConfig
 from tasks.data.task import Task
+from tasks.models import evaluation, run_models
 from tasks.models import objective as objective_lib
-from tasks.models import run_models
 from tasks.models.run_models import RunModel
-from tasks.running import clipping_norm, execution, run_privacy, trained_model
+from tasks.running import clipping_norm, run_privacy, trained_model
 from tasks.running.folder import RunFolder
 from tasks.running.run_privacy import RunPrivacy
-from tff_clipping import learning, privacy
+from tff_clipping import learning, privacy, runtime
 from tff_clipping.privacy import audit
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.programs.audit import canary_clients
@@ -72,12 +72,12 @@ def run(
     OSError: If a file cannot be written, or is damaged.
     ClusterError: If the rounds cannot be computed on the cluster.
   """
+  algorithms.check(config)
   folder = RunFolder(config.output_dir)
   with contextlib.ExitStack() as stack:
     stack.enter_context(folder.open(config))
 
     # The settings: c, and the seeds.
-    algorithms.check(config)
     saved = folder.read_description()
     source = clipping_norm.find(config, saved)
     if source is not None:
@@ -85,6 +85,8 @@ def run(
         config, clipping_norm=source.norm, clipping_norm_from=None
       )
     asked = config
+    if algorithms.is_private(config):
+      folder.check_ledger()
     drawn_seeds = folder.draw_seeds(algorithms.secret_seeds(config))
     if config.sampling_seed is None:
       config = dataclasses.replace(
@@ -115,7 +117,9 @@ def run(
       os.path.abspath(config.cache_dir or client_store.default_cache_dir())
     )
     clients = model.preprocess(store)
-    client_model_fn = model.create_client_model_fn(clients)
+    client_model_fn = learning.with_compute_dtype(
+      model.create_model_fn(clients.element_spec), config.compute_dtype
+    )
     run_audit = _create_audit(config, plan, folder, description)
     if run_audit is None:
       sampler = algorithms.create_sampler(config, plan, task.client_ids)
@@ -134,9 +138,7 @@ def run(
       )
 
     # The process.
-    where = stack.enter_context(
-      execution.start(config, saved, required_paths=[store.path])
-    )
+    where = _set_context(config, saved, store, stack)
     process = algorithms.create_process(
       config,
       plan,
@@ -172,7 +174,9 @@ def run(
         process=process,
         sampler=sampler,
         num_rounds=config.num_rounds,
-        evaluate=model.build_evaluation_fn(model_fn),
+        evaluate=evaluation.build_evaluation_fn(
+          model_fn, task.test, objective.create_metrics(task, functions)
+        ),
         test_metrics=[f'test_{name}' for name in objective.metrics],
         rounds_per_evaluation=config.rounds_per_evaluation,
         checkpoints=checkpoints,
@@ -295,6 +299,35 @@ def _describe(
     versions=environment.versions(),
     machine=environment.machine(),
   )
+
+
+def _set_context(
+  config: Config,
+  saved: Mapping[str, Any] | None,
+  store: client_store.ClientStore,
+  stack: contextlib.ExitStack,
+) -> dict[str, Any]:
+  """Makes TFF compute where the settings say; returns what config.json has.
+
+  A run may go on on a cluster that was begun in one process, and the other way
+  round. Only the number of shards, in which the clients are added up, decides
+  about the last bits of the results, so a run keeps it.
+  """
+  num_shards = ((saved or {}).get('execution') or {}).get('num_shards')
+  if config.runtime == 'in_process':
+    num_shards = num_shards or 1
+    runtime.set_default_context(num_shards=num_shards)
+    return dict(runtime='in_process', num_shards=num_shards)
+  context = stack.enter_context(
+    runtime.set_ray_context(
+      address=None if config.runtime == 'ray' else config.runtime,
+      num_workers=config.num_workers,
+      num_shards=num_shards,
+      # What the machines of a cluster must be able to read.
+      required_paths=[store.path],
+    )
+  )
+  return dict(runtime='ray', num_shards=context.num_shards)
 
 
 def _create_audit(

@@ -67,15 +67,10 @@ def write(
   model: tf.keras.Model,
   weights: tff.learning.models.ModelWeights,
 ) -> None:
-  """Writes the weights of a model, whole or not at all.
+  """Writes the weights, frozen layers too, whole or not at all.
 
-  Args:
-    path: Where to.
-    model: A new model of the run, whose weights are overwritten.
-    weights: What it is to have, frozen layers too.
-
-  Raises:
-    StorageError: If the file cannot be written.
+  Those of `model`, a new one of the run, are overwritten. Raises a StorageError
+  if the file cannot be written.
   """
   weights.assign_weights_to(model)
   with (

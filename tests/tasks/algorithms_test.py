@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks import algorithms, config
+from tasks import algorithms, config, named_functions
 from tasks.models import run_models
 from tests.tasks.small_runs import DP_FED_AVG, FED_AVG
 from tff_clipping import adaptive_noise, aggregators, privacy
@@ -225,8 +225,8 @@ _MODEL_CLIPPING = _PUBLIC | dict(algorithm='model_clipping_fed_avg')
           dict(clipping='per_layer'),
           '`clipping` must be fixed for .*per_layer',
         ),
-        (dict(accountant='pld'), 'must not be distributed for `accountant` pl'),
-        (dict(sampling='paper'), 'must not be distributed for .* paper'),
+        (dict(accountant='pld'), '`aggregation` .* `accountant` pld'),
+        (dict(sampling='paper'), '`aggregation` .* `sampling` paper'),
       )
     ),
     (_CORRELATED, dict(clipping='per_layer'), '`clipping` must be fixed for'),
@@ -270,6 +270,10 @@ def test_what_the_plan_speaks_of_is_said(changes, words):
   assert words in algorithms.describe_aggregation(_config(_PRIVATE, **changes))
 
 
+def _own_scaffold(participation, clipping_norm=math.inf):
+  return steps.Scaffold(participation, clipping_norm)
+
+
 @pytest.mark.parametrize(
   ('settings', 'expected'),
   [
@@ -281,30 +285,16 @@ def test_what_the_plan_speaks_of_is_said(changes, words):
     ),
     (_FED_AVG | dict(local_step='scaffold'), steps.Scaffold(20 / 40)),
     (_PUBLIC | dict(local_step='scaffold'), steps.Scaffold(20 / 40, 0.5)),
+    # One's own takes what it names.
+    (_PUBLIC | dict(local_step='mine:s'), steps.Scaffold(20 / 40, 0.5)),
+    (_PUBLIC | dict(local_step='mine:m'), steps.Momentum(0.5)),
   ],
 )
 def test_settings_choose_the_local_step(settings, expected):
   created = config.Config(**settings)
   algorithms.check(created)
-  assert algorithms.create_local_step(created, {}) == expected
-
-
-def _own_scaffold(participation, clipping_norm=math.inf):
-  return steps.Scaffold(participation, clipping_norm)
-
-
-def _own_momentum():
-  return steps.Momentum(0.5)
-
-
-def test_an_own_local_step_takes_what_it_names():
-  functions = {'mine:s': _own_scaffold, 'mine:m': _own_momentum}
-  for name, expected in (
-    ('mine:s', steps.Scaffold(0.5, 0.5)),
-    ('mine:m', steps.Momentum(0.5)),
-  ):
-    created = _config(_PUBLIC, local_step=name)
-    assert algorithms.create_local_step(created, functions) == expected
+  own = {'mine:s': _own_scaffold, 'mine:m': lambda: steps.Momentum(0.5)}
+  assert algorithms.create_local_step(created, own) == expected
 
 
 @pytest.mark.parametrize(
@@ -357,17 +347,13 @@ def _weighted(clipping_norm):
 def test_own_functions_that_cannot_be_used_are_refused(
   setting, function, error, words
 ):
+  with pytest.raises(ValueError, match=f'`{setting}` must be module:function'):
+    named_functions.find(setting, 'adam')
   functions = {} if function is None else {'mine:f': function}
   created = _config(_PUBLIC, **{setting: 'mine:f'})
   with pytest.raises(error, match=words):
     algorithms.create_local_step(created, functions)
     algorithms.create_aggregator(created, None, _model_fn, functions)
-
-
-def test_a_local_step_that_is_neither_ours_nor_a_function_is_refused():
-  created = _config(_PUBLIC, local_step='adam')
-  with pytest.raises(ValueError, match='`local_step` must be module:function'):
-    algorithms.create_local_step(created, {})
 
 
 @pytest.mark.parametrize('local_step', ['scaffold', 'mine:f'])

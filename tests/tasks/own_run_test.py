@@ -111,7 +111,7 @@ def _read(folder, name):
 
 
 @pytest.mark.slow
-def test_a_run_of_python_objects_has_the_files_of_any_run(tmp_path):
+def test_a_run_of_python_objects_goes_on_with_the_same_alone(tmp_path):
   assert _train(tmp_path).message == 'Finished 2 rounds.'
   config = _read(tmp_path, 'config.json')
   assert config['experiment']['task'] == 'python:mine'
@@ -122,12 +122,6 @@ def test_a_run_of_python_objects_has_the_files_of_any_run(tmp_path):
   metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
   assert metrics['test_accuracy'].notna().all()
   assert metrics['update_norm_mean'][1:].notna().all()
-  assert _read(tmp_path, 'result.json')['reason'] == 'finished'
-
-
-@pytest.mark.slow
-def test_a_run_goes_on_with_the_same_data_and_model_alone(tmp_path):
-  _train(tmp_path)
   before = (tmp_path / 'run' / 'metrics.csv').read_bytes()
   ended = _read(tmp_path, 'result.json')
   again = _train(tmp_path)
@@ -147,19 +141,6 @@ def test_a_run_goes_on_with_the_same_data_and_model_alone(tmp_path):
   finally:
     other.__qualname__, other.__name__ = named
   assert (tmp_path / 'run' / 'metrics.csv').read_bytes() == before
-
-
-@pytest.mark.slow
-def test_the_initial_model_is_that_of_the_seed(tmp_path):
-  def first_loss(folder, seed):
-    _train(folder, model_seed=seed, num_rounds=1)
-    return pd.read_csv(folder / 'run' / 'metrics.csv')['test_loss'][0]
-
-  losses = [
-    first_loss(tmp_path / name, seed) for name, seed in (('a', 1), ('b', 1))
-  ]
-  assert losses[0] == losses[1]
-  assert first_loss(tmp_path / 'c', 2) != losses[0]
 
 
 @pytest.mark.slow
@@ -250,10 +231,6 @@ def _compiled(input_shape, num_classes):
 _BUILT = _create_model((3,), 2)
 
 
-def _failing(input_shape, num_classes):
-  raise OSError(f'{input_shape} {num_classes}')
-
-
 def _two_outputs(input_shape, num_classes):
   inputs = tf.keras.Input(input_shape)
   outputs = [tf.keras.layers.Dense(num_classes)(inputs) for _ in range(2)]
@@ -263,15 +240,8 @@ def _two_outputs(input_shape, num_classes):
 @pytest.mark.parametrize(
   ('model', 'error', 'words'),
   [
-    (lambda shape, n: 3, TypeError, 'returns int'),
     (lambda: None, TypeError, r'takes \(input_shape, num_outputs\)'),
-    (_failing, ValueError, r'OSError: \(3,\) 2 \(.*own_run_test.py, line'),
     (_compiled, ValueError, 'must not be compiled'),
-    (
-      lambda shape, n: _create_model(shape, n + 1),
-      ValueError,
-      r'the shape \[2, 2\] for 2 examples, found \[2, 3\]',
-    ),
     (_two_outputs, ValueError, 'must have one output, found 2 of'),
     # After a model that was made outside of a graph.
     (lambda shape, n: _BUILT, ValueError, 'must make its variables itself'),
@@ -279,11 +249,6 @@ def _two_outputs(input_shape, num_classes):
       lambda shape, n: _create_model((4,), n),
       ValueError,
       r'must take examples of float32\[3\]',
-    ),
-    (
-      lambda shape, n: tf.keras.Sequential([tf.keras.layers.Flatten()]),
-      ValueError,
-      'must give the shape',
     ),
     (_create_model((3,), 2), ValueError, '`model` must be a function that'),
     ('vgg', ValueError, "`model` must be one of mlp, .*'vgg'"),
@@ -295,7 +260,8 @@ def test_models_that_cannot_be_trained_are_refused(
 ):
   with pytest.raises(error, match=words):
     _train(tmp_path, model=model)
-  assert not (tmp_path / 'run').exists()
+  # It is free for another try.
+  assert not [*(tmp_path / 'run').glob('[!.]*')]
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Tests of sweeps: the grid, and runs one after the other."""
 
-import json
 import os
 import signal
 
@@ -63,20 +62,6 @@ def test_a_bad_grid_is_refused_before_any_run(tmp_path, grid, line, words):
   assert output == ''
   assert len(errors.splitlines()) == 1
   assert words in errors
-  assert not (tmp_path / 'runs').exists()
-
-
-@pytest.mark.slow
-def test_the_settings_of_all_runs_are_printed_without_training(tmp_path, grid):
-  ended = _sweep(grid, tmp_path / 'runs', print_settings=True, seed=4)
-  assert ended.code == 0, ended.errors
-  decoder, text, found = json.JSONDecoder(), ended.output.strip(), []
-  while text:
-    settings, end = decoder.raw_decode(text)
-    found.append((settings['num_rounds'], settings['seed']))
-    text = text[end:].strip()
-  # A flag on the command line is for all.
-  assert found == [(2, 4), (150, 4), (3, 4)]
   assert not (tmp_path / 'runs').exists()
 
 

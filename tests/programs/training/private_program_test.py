@@ -119,8 +119,7 @@ def test_it_is_the_run_of_the_five_parts_bit_for_bit(
   )
   folder = tmp_path / 'run'
   weights = _run_by_hand(folder, store, seed=5)
-  (tmp_path / 'other').mkdir()
-  (tmp_path / 'other' / 'sampling_seed').write_text('5')
+  monkeypatch.setattr('secrets.randbits', lambda bits: 5)
   program = _build(tmp_path / 'other', store)
   result = program.run()
   assert result.reason is programs.StopReason.FINISHED
@@ -189,6 +188,24 @@ def test_its_secrets_are_its_owners(tmp_path, store):
   assert int(seed.read_text()).bit_length() > 64
   _build(tmp_path / 'other', store)
   assert seed.read_text() != (tmp_path / 'other' / 'sampling_seed').read_text()
+
+
+def test_a_run_whose_ledger_is_lost_does_not_begin_again_on_its_cohorts(
+  tmp_path, store
+):
+  # Killed between the seed and the ledger, it begins, with another seed.
+  seeds = {_build(tmp_path, store).seed for _ in range(2)}
+  assert len(seeds) == 2
+  with _build(tmp_path, store).open_ledger():
+    pass
+  kept = _build(tmp_path, store).seed
+  assert kept == _build(tmp_path, store).seed
+  (tmp_path / 'settings.json').touch()
+  (tmp_path / 'ledger.jsonl').unlink()
+  with pytest.raises(ValueError, match='`folder` must have the ledger of its'):
+    _build(tmp_path, store)
+  (tmp_path / 'settings.json').unlink()
+  assert _build(tmp_path, store).seed != kept
 
 
 @pytest.mark.parametrize(

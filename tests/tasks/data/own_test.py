@@ -50,13 +50,11 @@ def test_a_file_of_arrays_is_split_by_its_clients(tmp_path):
   )
   assert len(created.test['y']) == 8
   assert not created.test_is_held_out
-
-
-def test_bytes_stay_bytes():
   images = np.zeros([40, 4, 4, 1], np.uint8)
-  arrays = _arrays(x=images, x_test=images[:8])
-  created = own.create_task('mine', _NATURAL, **arrays)
-  assert created.train['x'].dtype == np.uint8
+  of_bytes = own.create_task(
+    'mine', _NATURAL, **_arrays(x=images, x_test=images[:8])
+  )
+  assert of_bytes.input_dtype == 'uint8'
 
 
 def test_without_a_test_set_a_tenth_is_held_out(tmp_path):
@@ -72,39 +70,31 @@ def test_without_a_test_set_a_tenth_is_held_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('num_classes', 'y_test', 'expected', 'are_of_clients'),
+  ('changes', 'split', 'is_of_clients', 'classes_are_of_clients'),
   [
-    (None, np.arange(8) % 4, 4, False),
-    (None, np.arange(8) % 3, 4, True),
-    (5, np.arange(8) % 3, 5, False),
-  ],
-)
-def test_who_tells_the_number_of_classes_is_known(
-  tmp_path, num_classes, y_test, expected, are_of_clients
-):
-  path = _save(tmp_path, num_classes=num_classes, y_test=y_test)
-  created = registry.create_task(str(path), _NATURAL)
-  assert created.num_classes == expected
-  assert created.classes_are_of_clients == are_of_clients
-
-
-@pytest.mark.parametrize(
-  ('client_test', 'split', 'expected'),
-  [
-    (None, _NATURAL, False),
-    (np.arange(8), _NATURAL, True),
-    (np.arange(8).astype(str), _NATURAL, True),
-    (np.arange(5, 13), _NATURAL, False),
+    (dict(), _NATURAL, False, False),
+    # A label that the test set does not have.
+    (dict(y_test=np.arange(8) % 3), _NATURAL, False, True),
+    (dict(y_test=np.arange(8) % 3, num_classes=5), _NATURAL, False, False),
+    (dict(client_test=np.arange(8)), _NATURAL, True, False),
+    (dict(client_test=np.arange(8).astype(str)), _NATURAL, True, False),
+    (dict(client_test=np.arange(5, 13)), _NATURAL, False, False),
     # It is of those whose data they are, whoever the clients are.
-    (np.arange(8), PartitionConfig('iid', num_clients=8), True),
+    (
+      dict(client_test=np.arange(8)),
+      PartitionConfig('iid', num_clients=8),
+      True,
+      False,
+    ),
   ],
 )
-def test_a_test_set_with_examples_of_the_clients_is_known(
-  tmp_path, client_test, split, expected
+def test_what_is_read_from_the_clients_is_known(
+  changes, split, is_of_clients, classes_are_of_clients
 ):
-  path = _save(tmp_path, client_test=client_test)
-  created = registry.create_task(str(path), split)
-  assert created.test_is_of_clients == expected
+  created = own.create_task('mine', split, **_arrays(**changes))
+  assert created.test_is_of_clients == is_of_clients
+  assert created.classes_are_of_clients == classes_are_of_clients
+  assert created.num_classes == changes.get('num_classes', 4)
 
 
 @pytest.mark.parametrize(('num_shared', 'is_warned'), [(20, True), (2, False)])
@@ -133,6 +123,7 @@ def test_a_test_set_of_training_examples_is_warned_of(num_shared, is_warned):
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
+    # Of the file, of the labels, of the ids, of the features, of the test set.
     (dict(x=None), 'must have the arrays `x` and `y`'),
     (
       dict(X=np.zeros(3)),
@@ -140,32 +131,13 @@ def test_a_test_set_of_training_examples_is_warned_of(num_shared, is_warned):
     ),
     (dict(y=np.arange(40) % 4 + 0.0), '`y` must be integers.*float64'),
     (dict(y=np.arange(40) - 1), '`y` must be classes from 0, found -1'),
-    (
-      dict(y=np.zeros(40, int), y_test=np.zeros(8, int)),
-      'at least two classes',
-    ),
-    (dict(num_classes=3), '`y` .* below `num_classes`, 3, found 0 to 3'),
     (dict(num_classes=4.0), '`num_classes` must be an integer'),
     (dict(num_classes=[4, 4]), '`num_classes` must be an integer'),
-    (
-      dict(y=np.zeros([40, 2, 2], int), y_test=np.zeros([8, 2, 2], int)),
-      '`y` must be labels',
-    ),
-    (
-      dict(y=np.ones([40, 1], int), y_test=np.ones([8, 1], int)),
-      r'`y` must be labels .*\[40, 1\]',
-    ),
-    (
-      dict(y=np.eye(4, dtype=int)[np.arange(40) % 4]),
-      'hold examples like those of `y`',
-    ),
-    (dict(y=np.eye(4)[np.arange(40) % 4]), '`y` must be integers'),
     (dict(y=np.full(40, 'a')), '`y` must be numbers.*numpy.unique'),
     (dict(client=None), '`partition` must not be natural for data'),
     (dict(y=np.arange(39)), '`x` and `y` must have as many .* 40 and 39'),
     (dict(client=np.arange(39)), '`x` and `client` must have as many'),
     (dict(client=np.arange(40.0)), '`client` must be integers or strings'),
-    (dict(client=np.array(['a', ''] * 20)), '`client` must not be empty'),
     (dict(client=np.array(['a', ' \u200b'] * 20)), '`client` .* be empty'),
     (dict(client=np.arange(40) % 5 - 1), '`client` must not be negative'),
     (dict(client=np.array(['-1', 'a'] * 20)), '`client` must not be negative'),
@@ -189,12 +161,8 @@ def test_a_test_set_of_training_examples_is_warned_of(num_shared, is_warned):
       dict(client_test=np.arange(8), x_test=None, y_test=None),
       '`client_test` must be given with',
     ),
-    (dict(has_padding=True), '`has_padding` must be True for rows'),
-    (dict(has_padding=0), '`has_padding` must be True or False'),
     (dict(has_padding=np.ones(3)), '`has_padding` must be True or False'),
     (dict(y_test=None), '`x_test` and `y_test` must be given together'),
-    (dict(x_test=np.zeros([8, 2])), r'`x_test` must hold .* \w*\[3\], found'),
-    (dict(x_test=np.zeros([8, 3], int)), '`x_test` must hold .* found int32'),
   ],
 )
 def test_arrays_that_cannot_be_used_are_refused(tmp_path, changes, words):
@@ -260,18 +228,6 @@ def test_padding_alone_is_refused(part):
   with pytest.raises(ValueError, match='a label that counts'):
     _create_rows(x, **y, has_padding=True)
   assert not _create_rows(x, **y, has_padding=False).has_padding
-
-
-def test_what_is_no_file_of_arrays_is_refused(tmp_path):
-  with pytest.raises(ValueError, match='a file that is there'):
-    registry.create_task(str(tmp_path / 'mine.npz'), _NATURAL)
-  (tmp_path / 'text.npz').write_text('hello')
-  with pytest.raises(ValueError, match='no .npz file'):
-    registry.create_task(str(tmp_path / 'text.npz'), _NATURAL)
-  cut = _save(tmp_path).read_bytes()
-  (tmp_path / 'cut.npz').write_bytes(cut[: len(cut) // 2])
-  with pytest.raises(ValueError, match='no .npz file'):
-    registry.create_task(str(tmp_path / 'cut.npz'), _NATURAL)
 
 
 # What a person does not see in an id: blanks, how an accent is encoded, wide
@@ -363,7 +319,7 @@ _TABLE = """height,width,client,y,is_test
 
 def _table(folder, text):
   path = folder / 'mine.csv'
-  path.write_text(text)
+  path.write_text(text, encoding='latin-1' if '\xe9' in text else 'utf-8')
   return registry.create_task(str(path), _NATURAL)
 
 
@@ -376,32 +332,18 @@ def test_a_table_has_a_column_for_each_feature(tmp_path):
   assert created.client_ids == ('007', 'ann', 'bob')
 
 
-def test_a_table_has_one_client_for_texts_that_look_the_same(tmp_path):
-  created = _table(tmp_path, _TABLE.replace('2,3,bob', '2,3,ann '))
-  assert created.client_ids == ('007', 'ann')
-
-
 def test_a_mark_before_the_heading_is_no_part_of_it(tmp_path):
   created = _table(tmp_path, '\ufeffy,' + 'a,client\n0,1,b\n1,2,c\n0,2,b\n')
   assert created.input_shape == (1,)
 
 
-def test_a_rounded_column_is_named(tmp_path):
-  with pytest.warns(DataWarning, match='^`width` should be whole'):
-    _table(tmp_path, _TABLE.replace('2,3,', '2,100100037,'))
-
-
-def test_an_id_may_read_like_a_missing_value(tmp_path):
+def test_what_may_be_meant_otherwise_in_a_table_is_warned_of(tmp_path):
   with pytest.warns(DataWarning, match='the id NA'):
     created = _table(tmp_path, _TABLE.replace('ann', 'NA'))
   assert created.client_ids == ('007', 'NA', 'bob')
-
-
-def test_a_table_in_another_encoding_is_refused(tmp_path):
-  path = tmp_path / 'mine.csv'
-  path.write_bytes(_TABLE.encode('utf-16'))
-  with pytest.raises(ValueError, match='cannot be read.*utf-8'):
-    registry.create_task(str(path), _NATURAL)
+  # A column that loses digits is called by its name.
+  with pytest.warns(DataWarning, match='^`width` should be whole'):
+    _table(tmp_path, _TABLE.replace('2,3,', '2,100100037,'))
 
 
 @pytest.mark.parametrize(
@@ -410,7 +352,6 @@ def test_a_table_in_another_encoding_is_refused(tmp_path):
     (',y,', ',label,', 'columns `y` and'),
     ('height,', ',', 'found one without.*index=False'),
     ('1,2,ann,0,0', '1,2,ann,cat,0', '`y` must be numbers'),
-    ('1,2,ann,0,0', '1,2,ann,0.5,0', '`y` must be integers'),
     ('1,2,ann,0,0', '1,tall,ann,0,0', '`width` must be numbers'),
     ('1,2,ann,0,0', '1,,ann,0,0', '`width` must have a value .* row 1'),
     ('1,2,ann,0,0', '1,2,,0,0', '`client` must have a value .* row 1'),
@@ -425,11 +366,11 @@ def test_a_table_in_another_encoding_is_refused(tmp_path):
     ('width', 'y.1', "column 'y' must .* 'y.1'"),
     ('width', 'client', "column 'client' must .* once"),
     ('bob,0,1', '7,0,1', 'must write an id in one way'),
-    ('bob', '-1', '`client` must not be negative'),
     ('1,2,ann,0,0', '1,2,ann,0,2', '`is_test` must be 1'),
     ('bob,0,1', 'bob,0,0', '`is_test` must be 1'),
     ('1,2,ann,0,0', '1,2,ann,0,0,9,9', 'longer than its'),
     (_TABLE, '', 'cannot be read'),
+    ('ann', 'ann\xe9', 'cannot be read.*utf-8'),
     (_TABLE, _TABLE.lstrip().partition('\n')[0], 'must have rows'),
   ],
 )
@@ -514,6 +455,21 @@ def test_a_split_that_is_not_the_one_asked_for_is_refused(module):
     registry.create_task(name, PartitionConfig('iid', num_clients=3))
 
 
+@pytest.mark.parametrize(
+  ('content', 'words'),
+  [
+    (None, 'a file that is there'),
+    (lambda whole: b'hello', 'no .npz file'),
+    (lambda whole: whole[: len(whole) // 2], 'no .npz file'),
+  ],
+)
+def test_what_is_no_file_of_arrays_is_refused(tmp_path, content, words):
+  path = _save(tmp_path)
+  path.write_bytes(content(path.read_bytes())) if content else path.unlink()
+  with pytest.raises(ValueError, match=words):
+    registry.create_task(str(path), _NATURAL)
+
+
 def test_numbers_are_labels_where_the_loss_is_for_them(tmp_path):
   y = np.linspace(-1, 1, 40)
   path = _save(tmp_path, y=y, y_test=y[:8])
@@ -527,21 +483,9 @@ def test_numbers_are_labels_where_the_loss_is_for_them(tmp_path):
     created.train['y'], y.astype(np.float32)[:, None]
   )
   assert created.label_shape == (1,)
-
-
-@pytest.mark.parametrize(
-  ('changes', 'words'),
-  [
-    (dict(y=np.full(40, np.nan)), '`y` must be finite'),
-    (dict(y=np.array(['a'] * 40)), '`y` must be numbers'),
-    (dict(num_classes=4), '`y` must be int32, found float32'),
-    (dict(has_padding=True), '`has_padding` must be True for rows'),
-  ],
-)
-def test_numbers_that_nothing_can_learn_are_refused(changes, words):
-  arrays = dict(y=np.zeros(40), y_test=np.zeros(8)) | changes
-  with pytest.raises(ValueError, match=words):
-    own.create_task('mine', _NATURAL, **_arrays(**arrays), kinds='numbers')
+  arrays = _arrays(y=np.full(40, np.nan), y_test=y[:8])
+  with pytest.raises(ValueError, match='`y` must be finite'):
+    own.create_task('mine', _NATURAL, **arrays, kinds='numbers')
 
 
 def test_a_relative_file_is_looked_for_in_data_dir(tmp_path):

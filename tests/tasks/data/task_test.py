@@ -36,6 +36,14 @@ def test_fewer_test_examples_are_spread_evenly():
     test = _task(10).with_test_examples(count).test
     assert test['y'].tolist() == expected
     assert test['x'][:, 0].tolist() == expected
+  for count in (0, 11):
+    with pytest.raises(ValueError, match=f'`test_examples` .* found {count}'):
+      _task(10).with_test_examples(count)
+
+
+def _labels(shape, dtype=np.int32, value=1):
+  """Returns changes: labels like this in both parts."""
+  return dict(y=np.full([4, *shape], value, dtype), both=True)
 
 
 @pytest.mark.parametrize(
@@ -45,22 +53,27 @@ def test_fewer_test_examples_are_spread_evenly():
     (dict(y=np.zeros(4)), '`y` must be int32, found float64'),
     (dict(y=np.zeros(3, np.int32)), '`train` must hold as many .* 4 and 3'),
     (dict(x=np.zeros([4, 2], np.uint8)), r'`x_test` .* uint8\[2\], found .*1'),
+    (dict(y=np.ones([4, 3], np.int32)), r'`y_test` .* int32\[3\], found .*'),
     (dict(y=np.full(4, 10, np.int32)), '`y` .* `num_classes`, 10, found 10'),
     (dict(y=np.full(4, -1, np.int32)), '`y` must be from 0 .* found -1'),
+    (_labels([2, 2]), r'`y` must be labels .* \[4, 2, 2\]'),
+    (_labels([1]), r'`y` must be labels .* \[4, 1\]'),
+    (_labels([], value=0) | dict(num_classes=1), 'at least two .* found 1'),
+    (_labels([], np.float32) | dict(num_classes=None), 'rows of numbers'),
+    (dict(has_padding=True), '`has_padding` must be True for rows'),
+    (dict(has_padding=0), '`has_padding` must be True or False, found 0'),
   ],
 )
 def test_examples_that_nothing_trains_on_are_refused(changes, words):
+  fields = dict(changes)
+  arrays = {k: fields.pop(k) for k in ('x', 'y') if k in fields}
   task = _task(10)
+  if fields.pop('both', False):
+    y_test = np.resize(arrays['y'], [10, *arrays['y'].shape[1:]])
+    fields['test'] = collections.OrderedDict({**task.test, 'y': y_test})
+  fields['train'] = collections.OrderedDict({**task.train, **arrays})
   with pytest.raises(ValueError, match=words):
-    dataclasses.replace(
-      task, train=collections.OrderedDict({**task.train, **changes})
-    )
-
-
-@pytest.mark.parametrize('count', [0, 11])
-def test_more_test_examples_than_there_are_raise(count):
-  with pytest.raises(ValueError, match=f'`test_examples` .* found {count}'):
-    _task(10).with_test_examples(count)
+    dataclasses.replace(task, **fields)
 
 
 def test_the_digest_is_of_every_example_and_of_whose_it_is():

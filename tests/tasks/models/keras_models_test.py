@@ -128,35 +128,21 @@ def test_the_users_keras_json_changes_nothing(name):
   ('shape', 'scaled'),
   [(_DIGITS, lambda x: x / 255), (_IMAGES, lambda x: x / 127.5 - 1)],
 )
-def test_bytes_are_scaled_by_the_model(shape, scaled):
+def test_bytes_are_scaled_by_the_model_or_beforehand(shape, scaled):
   images = np.random.default_rng(0).integers(0, 256, (2, *shape), np.uint8)
-  from_bytes = keras_models.create_mlp(shape, 10)
+  from_bytes = keras_models.create_mlp(shape, 10)(images)
   from_floats = keras_models.create_mlp(shape, 10, input_dtype=tf.float32)
-  np.testing.assert_allclose(
-    from_bytes(images),
-    from_floats(scaled(images).astype(np.float32)),
-    rtol=1e-3,
-    atol=1e-5,
-  )
-
-
-@pytest.mark.parametrize('shape', [_DIGITS, _IMAGES])
-def test_images_scaled_beforehand_give_the_same_bits(shape):
-  images = np.random.default_rng(0).integers(0, 256, (2, *shape), np.uint8)
-  from_bytes = keras_models.create_mlp(shape, 10)
-  from_floats = keras_models.create_mlp(shape, 10, input_dtype=tf.float32)
-  scaled = keras_models.scale_images(
+  expected = from_floats(scaled(images).astype(np.float32))
+  np.testing.assert_allclose(from_bytes, expected, rtol=1e-3, atol=1e-5)
+  # To the same bits, for all steps of a client at once.
+  examples = keras_models.scale_images(
     collections.OrderedDict(x=tf.constant(images), y=tf.constant([1, 2]))
   )
-  assert scaled['x'].dtype == tf.float32
-  np.testing.assert_array_equal(scaled['y'], [1, 2])
-  np.testing.assert_array_equal(from_bytes(images), from_floats(scaled['x']))
-
-
-def test_what_are_no_bytes_is_not_scaled():
-  tokens = collections.OrderedDict(
-    x=tf.constant([[3, 4]]), y=tf.constant([[1, 2]])
-  )
+  assert examples['x'].dtype == tf.float32
+  np.testing.assert_array_equal(examples['y'], [1, 2])
+  np.testing.assert_array_equal(from_bytes, from_floats(examples['x']))
+  # What are no bytes is not scaled.
+  tokens = collections.OrderedDict(x=tf.constant([[3, 4]]))
   assert keras_models.scale_images(tokens)['x'] is tokens['x']
 
 

@@ -30,6 +30,7 @@ def _create(loss=None, *metrics, goal=None):
 @pytest.mark.parametrize(
   ('asked', 'metric', 'goal'),
   [
+    (['mse', 'mine.py:score'], 'score', None),
     ([], 'accuracy', 'max'),
     (['mean_squared_error'], 'loss', 'min'),
     (['huber', 'MeanAbsoluteError'], 'MeanAbsoluteError', 'min'),
@@ -38,17 +39,10 @@ def _create(loss=None, *metrics, goal=None):
   ],
 )
 def test_the_first_metric_decides_or_the_loss(asked, metric, goal):
-  found = _create(*asked)
-  assert (found.metric, found.goal) == (metric, goal)
-  assert found.column == f'test_{metric}'
-
-
-@pytest.mark.parametrize('goal', ['max', 'min'])
-@pytest.mark.parametrize('metric', ['mine.py:score', 'TruePositives'])
-def test_somebody_says_what_is_better_where_no_name_does(metric, goal):
-  assert _create('mse', metric, goal=goal).goal == goal
-  with pytest.raises(ValueError, match='`metric_goal` must be given'):
-    _create('mse', metric)
+  for given in ('max', 'min') if goal is None else (None,):
+    found = _create(*asked, goal=given)
+    assert (found.metric, found.goal) == (metric, goal or given)
+    assert found.column == f'test_{metric}'
 
 
 @pytest.mark.parametrize(
@@ -59,6 +53,9 @@ def test_somebody_says_what_is_better_where_no_name_does(metric, goal):
     (['mse', 'r2_score', 'r2_score'], None, "`metrics` .* found 'r2_score'"),
     ([None, 'mine.py:loss'], 'min', "`metrics` .* found 'loss'"),
     ([None, 'top-5'], 'max', "`metrics` .* found 'top-5'"),
+    # No name says what is better, nor does anybody.
+    (['mse', 'mine.py:score'], None, '`metric_goal` must be given'),
+    (['mse', 'TruePositives'], None, '`metric_goal` must be given'),
   ],
 )
 def test_names_and_goals_that_cannot_be_are_refused(asked, goal, words):

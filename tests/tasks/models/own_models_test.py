@@ -103,6 +103,18 @@ def test_logits_are_taken(create_model):
   _create(create_model, 4)
 
 
+def test_the_seed_decides_the_initial_weights():
+  first, second, other = (
+    own_models.create_own_model(
+      _ends_with(), _SHAPE, 4, output_shape=(4,), seed=seed
+    ).get_weights()
+    for seed in (1, 1, 2)
+  )
+  for a, b in zip(first, second, strict=True):
+    np.testing.assert_array_equal(a, b)
+  assert not np.array_equal(first[0], other[0])
+
+
 @pytest.mark.parametrize('dtype', [tf.int32, tf.uint8])
 def test_probabilities_of_whole_numbers_are_no_logits(dtype):
   def create_model(input_shape, num_classes):

@@ -10,7 +10,12 @@ import pytest
 from tasks import config
 from tasks.running.folder import RunFolder, RunFolderError, locked
 from tests.privacy.ledgers import charge
-from tests.tasks.small_runs import DP_FED_AVG, FED_AVG, read_json
+from tests.tasks.small_runs import (
+  DP_FED_AVG,
+  FED_AVG,
+  read_json,
+  run_small,
+)
 
 _PUBLIC = config.Config(**FED_AVG)
 _PRIVATE = config.Config(**DP_FED_AVG)
@@ -33,12 +38,10 @@ def test_secret_seeds_come_from_fresh_entropy_and_are_kept(tmp_path):
   assert min(each['sampling_seed'] for each in drawn) > 2**64
   folder = RunFolder(tmp_path / 'a')
   _begin(folder, _PRIVATE, drawn[0])
-  # Also where the ledger was moved away: the run is refused, and goes on once
-  # the ledger is there again.
   folder.metrics.touch()
   assert RunFolder(folder.path).draw_seeds(_SEEDS) == drawn[0]
-  # Once the metrics are moved away too, a new ledger must not begin at an
-  # epsilon of 0 with the cohorts of before.
+  # Once the metrics are moved away, a new ledger must not begin at an epsilon
+  # of 0 with the cohorts of before.
   folder.metrics.unlink()
   folder.checkpoints.mkdir()
   charge(folder.ledger, [])
@@ -50,6 +53,25 @@ def test_secret_seeds_come_from_fresh_entropy_and_are_kept(tmp_path):
   copy.path.mkdir()
   shutil.copy(folder.config, copy.config)
   assert copy.draw_seeds(_SEEDS)['sampling_seed'] != drawn[0]['sampling_seed']
+
+
+@pytest.mark.parametrize('sampling_seed', [None, 1])
+@pytest.mark.parametrize(
+  'left', ['metrics.csv', 'result.json', 'checkpoints/round_1.state']
+)
+def test_a_private_run_whose_ledger_is_lost_does_not_begin_again(
+  tmp_path, cache_dir, left, sampling_seed
+):
+  settings = dataclasses.replace(_PRIVATE, sampling_seed=sampling_seed)
+  folder = RunFolder(tmp_path / 'run')
+  _begin(folder, settings)
+  (folder.path / left).parent.mkdir(exist_ok=True)
+  (folder.path / left).touch()
+  with pytest.raises(RunFolderError, match='`output_dir` must hold the ledger'):
+    run_small(settings.to_json(), folder.path, cache_dir)
+  assert not folder.ledger.exists()
+  charge(folder.ledger, [])
+  folder.check_ledger()
 
 
 def test_a_given_seed_must_be_that_of_the_run(tmp_path):
@@ -84,23 +106,6 @@ def test_a_norm_from_a_run_may_have_other_last_digits(tmp_path):
     with pytest.raises(RunFolderError, match='clipping_norm was 0.3'):
       with each.open(dataclasses.replace(_PRIVATE, **changes)):
         pass
-
-
-def test_a_run_that_is_refused_leaves_no_folder_behind(tmp_path):
-  folder = RunFolder(tmp_path / 'runs' / 'run')
-  with pytest.raises(ValueError, match='of another kind'):
-    with folder.open(_PUBLIC):
-      raise ValueError('of another kind')
-  assert not folder.path.parent.exists()
-  # One that has begun stays, and one that was there.
-  with folder.open(_PUBLIC):
-    folder.config.touch()
-  assert folder.config.exists()
-  empty = RunFolder(tmp_path / 'empty')
-  empty.path.mkdir()
-  with empty.open(_PUBLIC):
-    pass
-  assert empty.path.exists()
 
 
 def test_what_is_no_folder_of_this_run_is_refused(tmp_path):

@@ -42,6 +42,7 @@ Clients: TypeAlias = (
 # In the folder of a run.
 _LEDGER = 'ledger.jsonl'
 _SETTINGS = 'settings.json'
+_SEED = 'sampling_seed'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,7 @@ class PrivateProgram:
     watchers: As for `TrainingProgram`.
     settings: Further arguments of `TrainingProgram`.
     kept_settings: What a run has to keep when it goes on, by name.
+    seed: That of `sampler`, a secret.
   """
 
   folder: pathlib.Path
@@ -65,6 +67,7 @@ class PrivateProgram:
   watchers: Sequence[RoundWatcher]
   settings: Mapping[str, Any]
   kept_settings: Mapping[str, Any]
+  seed: int = dataclasses.field(repr=False)
 
   def open_ledger(self) -> PrivacyLedger:
     """Opens the ledger of the run, or starts it; see `PrivacyLedger`."""
@@ -86,6 +89,8 @@ class PrivateProgram:
     """
     with self.open_ledger() as ledger:
       if not ledger.num_releases:
+        # Another program that was built for this folder may have drawn its own.
+        _write_seed(self.folder, self.seed)
         with atomic_files.replacing(self.folder / _SETTINGS) as new:
           new.write_text(json.dumps(dict(self.kept_settings)))
       return TrainingProgram(
@@ -170,7 +175,8 @@ def build_private_program(
     TypeError: If an argument is of the wrong kind.
     ValueError: If an argument is out of range, the arguments do not fit
       together, or they are not those of the run that `folder` has: its plan,
-      and once it has charged a round what the rounds are made of.
+      and once it has charged a round what the rounds are made of; or the ledger
+      of that run is not there.
     DamagedLedgerError: If the ledger in `folder` is not what was written.
     StorageError: If `folder` cannot be written.
   """
@@ -195,7 +201,11 @@ def build_private_program(
     plan = PrivacyPlan.from_target_epsilon(**asked)
   with storage_errors.writing(f'The folder {folder}'):
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    seed = _read_or_draw_seed(folder / 'sampling_seed')
+    seed = secrets.randbits(128)
+    # Without a ledger, nothing is begun again on the cohorts of a kept seed.
+    if (folder / _LEDGER).exists() and (folder / _SEED).exists():
+      seed = int((folder / _SEED).read_text())
+    _write_seed(folder, seed)
     if isinstance(clients, tff.simulation.datasets.ClientData):
       clients = client_store.write_client_data(folder, 'clients', clients)
   sampler = client_sampling.build_private_sampler(
@@ -237,6 +247,7 @@ def build_private_program(
       initial_weights=initial_weights,
     ),
     kept_settings=kept_settings,
+    seed=seed,
   )
 
 
@@ -251,8 +262,13 @@ def _check_settings(folder: pathlib.Path, settings: Mapping[str, Any]) -> None:
   A run that was begun by the five parts by hand has no file of settings.
   """
   ledger, path = folder / _LEDGER, folder / _SETTINGS
-  if not ledger.exists() or not path.exists():
+  if not path.exists():
     return
+  if not ledger.exists():  # It was there before the settings.
+    raise ValueError(
+      f'`folder` must have the ledger of its run, found {path} without '
+      f'{ledger.name}: give the ledger back, or take another `folder`.'
+    )
   if not ledger_contents.read_ledger(ledger).num_releases:
     return
   before = json.loads(path.read_text())
@@ -265,12 +281,10 @@ def _check_settings(folder: pathlib.Path, settings: Mapping[str, Any]) -> None:
       )
 
 
-def _read_or_draw_seed(path: pathlib.Path) -> int:
-  """Returns the seed of the run's cohorts, which its owner alone may read."""
-  if not path.exists():
-    with atomic_files.replacing(path, is_secret=True) as new:
-      new.write_text(str(secrets.randbits(128)))
-  return int(path.read_text())
+def _write_seed(folder: pathlib.Path, seed: int) -> None:
+  """Writes the seed of the run's cohorts, which its owner alone may read."""
+  with atomic_files.replacing(folder / _SEED, is_secret=True) as new:
+    new.write_text(str(seed))
 
 
 def _with_loss(
