@@ -8,8 +8,6 @@ import json
 import os
 import pathlib
 import secrets
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -48,10 +46,6 @@ class RunFolder:
   def open(self, config: Config) -> Iterator[None]:
     """Locks the folder for one program, and checks that it is of one run.
 
-    Python's temporary files are in it too: TensorFlow writes a file for each
-    function that it compiles, and a program that is killed leaves them. Here
-    the next one deletes them.
-
     Raises:
       RunFolderError: If the folder holds something else, another program has
         it open, or it cannot be written.
@@ -61,7 +55,6 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         self.check(config)
         stack.enter_context(locked(self.path))
-        stack.enter_context(self._temporary_files())
       except OSError as e:
         raise RunFolderError(
           '`output_dir` must be a folder that can be written, found '
@@ -221,18 +214,6 @@ class RunFolder:
     """Writes a file whole or not at all; a secret one for its owner alone."""
     with atomic_files.replacing(path, is_secret=is_secret) as new:
       new.write_text(json.dumps(content, indent=2) + '\n')
-
-  @contextlib.contextmanager
-  def _temporary_files(self) -> Iterator[None]:
-    folder, before = self.path / '.tmp', tempfile.tempdir
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700)
-    tempfile.tempdir = str(folder.absolute())
-    try:
-      yield
-    finally:
-      tempfile.tempdir = before
-      shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -35,13 +35,7 @@ DP_FED_AVG: Mapping[str, Any] = FED_AVG | dict(
 def run_small(
   settings: Mapping[str, Any], folder: pathlib.Path, cache_dir: pathlib.Path
 ) -> TrainingResult:
-  """Runs an experiment in this process.
-
-  Args:
-    settings: Those of its `Config`.
-    folder: Where its files go.
-    cache_dir: Where its client store is.
-  """
+  """Runs an experiment in this process, with its client store in a cache."""
   folders = dict(output_dir=str(folder), cache_dir=str(cache_dir))
   return run(config.Config(**{**settings, **folders}))
 

@@ -14,13 +14,7 @@ _SECONDS = 500.0
 
 
 class Ended(NamedTuple):
-  """How a process ended.
-
-  Attributes:
-    code: Its exit code.
-    output: What it printed on the standard output.
-    errors: What it printed on the standard error.
-  """
+  """How a process ended: its exit code, and what it printed."""
 
   code: int
   output: str
@@ -57,12 +51,7 @@ def run_in(folder: pathlib.Path, *command: str) -> Ended:
 
 
 def command(flags: Mapping[str, Any], module: str) -> list[str]:
-  """Returns the command line.
-
-  Args:
-    flags: By name; those that are `None` are not given.
-    module: Which command it is.
-  """
+  """Returns the command line; flags that are `None` are not given."""
   return [
     *(sys.executable, '-m', module),
     *(f'--{name}={x}' for name, x in flags.items() if x is not None),
@@ -92,13 +81,7 @@ def finish(process: subprocess.Popen) -> Ended:
 def wait_for_round(
   process: subprocess.Popen, folder: pathlib.Path, round_num: int
 ) -> None:
-  """Waits until a round of a run is written to its metrics.
-
-  Args:
-    process: The run.
-    folder: Its folder.
-    round_num: From 1.
-  """
+  """Waits until a round, from 1, of a run is in the metrics of its folder."""
   # Before it are the names of the columns, and round 0.
   processes.wait_for(
     lambda: processes.num_lines(folder / 'metrics.csv') >= round_num + 2,

@@ -1,9 +1,7 @@
 """Tests of run folders: whose they are, and the seeds that they keep."""
 
 import dataclasses
-import os
 import shutil
-import tempfile
 
 import pytest
 
@@ -127,19 +125,6 @@ def test_what_is_no_folder_of_this_run_is_refused(tmp_path):
     with locked(folder.path):
       pass
   assert folder.config.read_bytes() == before
-
-
-def test_temporary_files_of_a_killed_program_are_deleted_by_the_next(tmp_path):
-  before = tempfile.gettempdir()
-  (tmp_path / '.tmp').mkdir()
-  (tmp_path / '.tmp' / 'left').touch()
-  with RunFolder(tmp_path).open(_PUBLIC):
-    with tempfile.NamedTemporaryFile() as file:
-      assert os.path.dirname(file.name) == str(tmp_path / '.tmp')
-    assert os.listdir(tmp_path / '.tmp') == []
-    assert os.stat(tmp_path / '.tmp').st_mode & 0o077 == 0
-  assert tempfile.gettempdir() == before
-  assert os.listdir(tmp_path) == ['.lock']
 
 
 @pytest.mark.parametrize(
