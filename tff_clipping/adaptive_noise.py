@@ -1,11 +1,12 @@
 """The noise of adaptive clipping: two Gaussian mechanisms as one.
 
 Adaptive clipping releases two noisy sums of the same cohort in each round: the
-clipped updates, and the bits that say whose update was within the clipping
-norm, from which the next norm is set. Andrew et al. centre the bits, b_i - 1/2,
-so that a client changes their sum by at most 1/2 where it changes the sum of
-updates by at most c. With noise of standard deviation z_sum c and sigma_b on
-the two, they cost together what a single sum costs with a noise multiplier z:
+sum of the clipped updates, and the sum of bits that sets the next norm. A
+client's bit says whether its update was within the clipping norm. Andrew et al.
+centre the bits, b_i - 1/2. So a client changes the sum of updates by at most c
+and the sum of bits by at most 1/2. With noise of standard deviations z_sum c
+and sigma_b, the two sums together cost what one sum costs with a noise
+multiplier z:
 
   z^-2 = z_sum^-2 + (2 sigma_b)^-2.
 
@@ -23,7 +24,7 @@ from tff_clipping import argument_checks
 def collapse_noise_multipliers(
   *, sum_noise_multiplier: float, below_count_stddev: float
 ) -> float:
-  """Returns the noise multiplier z that an accountant is to be given.
+  """Returns the noise multiplier z for the accountant.
 
   Args:
     sum_noise_multiplier: z_sum: noise on the sum of clipped updates over the
@@ -57,7 +58,7 @@ def split_noise_multiplier(
       twentieth of the cohort.
 
   Returns:
-    z_sum, above `noise_multiplier`: what to add to the sum of clipped updates.
+    z_sum, above `noise_multiplier`: the noise on the sum of clipped updates.
 
   Raises:
     TypeError: If an argument is not a number.

@@ -1,10 +1,10 @@
-"""The rules that arguments have to keep, all over `tff_clipping`.
+"""Checks of arguments, for all of `tff_clipping`.
 
-Each check takes the name of an argument and its value, and returns the value as
-a plain Python one, so that what is stored, hashed and written to JSON does not
-depend on who passed it (an `int`, a NumPy scalar). Each error is one line that
-names the argument, the rule and the value: a TypeError for the kind, a
-ValueError for the range. A bool is not a number; NumPy scalars are.
+Each check takes the name of an argument and its value. It returns a plain
+Python value, so that an `int` and a NumPy scalar are stored, hashed and written
+to JSON alike. Each error is one line that names the argument, the rule and the
+value: a TypeError for the type, a ValueError for the range. A bool is not a
+number; a NumPy scalar is.
 """
 
 import decimal
@@ -113,7 +113,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
 
 
 def parse_integer(text: str) -> int:
-  """Returns the whole number of a text, also of 1e6 or 80.0.
+  """Returns the whole number that a text spells, such as 1e6 or 80.0.
 
   Args:
     text: What was given, of at most 40 digits.

@@ -1,7 +1,7 @@
-"""Files that are whole or not there.
+"""Writes files that are complete or absent.
 
-A program that runs for days meets kill -9, power cuts and full disks. What it
-writes goes beside its place first, is synced, and is renamed.
+A program that runs for days meets kill -9, power cuts and full disks. So a file
+is written beside its place first, synced, and renamed.
 """
 
 import contextlib
@@ -22,9 +22,10 @@ _WARNED: set[int] = set()
 def replacing(
   path: pathlib.Path, *, is_secret: bool = False
 ) -> Iterator[pathlib.Path]:
-  """Gives a path to write to, which takes the place of `path` at the end.
+  """Gives a path to write to; at the end the new file replaces `path`.
 
-  If the body raises, `path` is as it was. At the end it survives a power cut.
+  If the body raises, `path` does not change. At the end the new file survives a
+  power cut.
 
   Args:
     path: The file.
@@ -52,7 +53,7 @@ def replacing(
 def sync(path: str | os.PathLike) -> None:
   """Waits until a file, or the names in a folder, survive a power cut.
 
-  Warns, once for a disk, where a disk syncs files and no folders.
+  Warns, once for each disk, if the disk cannot sync folders.
 
   Raises:
     OSError: If the file system refuses. The error has the path.

@@ -1,8 +1,8 @@
-"""What earlier versions wrote and this one refuses, by its name.
+"""Refuses plans, ledgers and runs of kinds that only earlier versions have.
 
-Plans, and with them ledgers, are refused by their attributes, and the folders
-of runs by their settings. Where an old file only says that it had none of what
-went, the file is read as it is.
+Plans, and with them ledgers, are refused by their attributes, and run folders
+by their settings. An old file that names a removed attribute, but does not use
+it, is read.
 """
 
 from collections.abc import Mapping
@@ -47,17 +47,17 @@ _VALUES: Mapping[tuple[str, Any], str] = {
 
 
 class GoneError(ValueError):
-  """What was written is of a kind that this version has no more."""
+  """A file is of a kind that this version does not have any more."""
 
 
 def read(values: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns attributes or settings without those that went.
+  """Returns attributes or settings without the removed ones.
 
   Args:
-    values: Those of a plan, a strategy or a run, as JSON has them.
+    values: Attributes of a plan or a strategy, or settings of a run, from JSON.
 
   Raises:
-    GoneError: If one of them has a value that went.
+    GoneError: If one of them has a removed value.
   """
   for name, value in values.items():
     without, attribute = _ATTRIBUTES.get(name, (value, ''))

@@ -1,7 +1,7 @@
-"""When two ids are of one client.
+"""Finds two ids that may name one client.
 
-A guarantee is for a client, as its id tells it from the others. A person whose
-id is written in two ways would be two of them.
+A guarantee protects a client, and a client is known by its id. A person whose
+id is written in two ways would be two clients.
 """
 
 import decimal
@@ -15,10 +15,10 @@ _INVISIBLE = ('Cc', 'Cf')
 
 
 def normal_form(client_id: str) -> str:
-  """Returns an id without what nobody sees in it.
+  """Returns an id without differences that nobody sees.
 
-  Its characters are in one normal form (NFKC), blanks are single and none at
-  its ends, and characters that show nothing are left out.
+  Its characters are in one normal form (NFKC), without invisible ones, and its
+  blanks are single, with none at the ends.
   """
   if client_id.isascii() and client_id.isprintable() and ' ' not in client_id:
     return client_id
@@ -32,21 +32,21 @@ def normal_form(client_id: str) -> str:
 
 
 def number(client_id: str) -> decimal.Decimal | None:
-  """Returns the number that an id is, or `None`: of '01' and '1.0' it is 1."""
+  """Returns the number that an id spells, or `None`: 1 for '01' and '1.0'."""
   text = normal_form(client_id)
   return decimal.Decimal(text) if _NUMBER.fullmatch(text) else None
 
 
 class SeenIds:
-  """The ids that were seen: another that is one of them as well is refused."""
+  """Ids of clients. Refuses another spelling of an id that it has."""
 
   def __init__(self, name: str):
-    """Initializes it without ids; errors say that they are those of `name`."""
+    """Initializes it without ids; errors call the ids those of `name`."""
     self._name = name
     self._seen: dict[str | decimal.Decimal, str] = {}
 
   def add(self, client_id: str) -> None:
-    """Sees an id, perhaps again.
+    """Adds an id, perhaps again.
 
     Raises:
       ValueError: If it looks like another one, or is the same number.

@@ -1,13 +1,12 @@
 """A model that clients train, and canaries push in their direction.
 
-An audit wants canaries to go through everything that a pipeline does to a
-client: its local training, its clip, its noise, its sums. So they are clients
-of the cohort like all others, and what makes them canaries is in their data: a
-mark beside the examples, 0 for a client, the canary's number otherwise. On the
-data of a canary the model's loss is linear, with a gradient that points against
-the canary's direction everywhere, so that local training with SGD, with or
-without momentum, or with any optimizer that scales by the size of each
-element's gradients, such as Adam, goes straight into that direction.
+In an audit canaries pass through the whole pipeline: local training, clip,
+noise, sums. So a canary is a client of the cohort like all others, and only its
+data differ. Beside each example stands a mark: 0 for a client, the canary's
+number for a canary. On a canary's data the model's loss is linear, and its
+gradient points against the canary's direction. So SGD, with or without
+momentum, and optimizers that scale each element of the gradient, such as Adam,
+go straight into the canary's direction.
 """
 
 import collections
@@ -33,7 +32,7 @@ def add_canaries(
 ) -> Callable[[], tff.learning.models.VariableModel]:
   """Returns a model for clients and canaries alike.
 
-  It takes batches as `mark_dataset` and `canary_dataset` make them. On those of
+  It takes the batches of `mark_dataset` and `canary_dataset`. On batches of
   clients it does what the model of `model_fn` does; metrics are of clients
   only.
 
@@ -61,7 +60,7 @@ def add_canaries(
 
 
 def mark_dataset(dataset: tf.data.Dataset) -> tf.data.Dataset:
-  """Returns the batches of a client, marked as those of no canary.
+  """Returns the batches of a client with the mark 0.
 
   Args:
     dataset: Batches of examples, as the model without canaries takes them.

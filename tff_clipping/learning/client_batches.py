@@ -1,4 +1,4 @@
-"""The examples of a client, and which of them make up the batch of each step.
+"""The examples of a client, and the batch of each of its steps.
 
 Plain TensorFlow functions, without TFF.
 """
@@ -88,7 +88,7 @@ def dataset_examples(dataset: tf.data.Dataset):
 
 
 def data_fingerprint(examples) -> tf.Tensor:
-  """Returns an integer that tells a client's examples from another's."""
+  """Returns an integer that differs between clients with other examples."""
   leaves = tf.nest.flatten(examples)
   hashes = [
     tf.strings.to_hash_bucket_fast(tf.io.serialize_tensor(leaf), 2**31 - 1)

@@ -1,4 +1,4 @@
-"""In which floating-point type clients compute their gradients."""
+"""The floating-point type in which clients compute their gradients."""
 
 import pathlib
 import warnings
@@ -22,7 +22,7 @@ _INSTRUCTIONS = ('avx512_bf16', 'amx_bf16', 'bf16')
 
 
 class SlowDtypeWarning(RuntimeWarning):
-  """The processor has no instructions for a type, and computes it slowly."""
+  """The processor has no instructions for this type, and is slow."""
 
 
 @keras_classes.kept

@@ -50,17 +50,17 @@ def build_fed_avg(
   Args:
     model_fn: Returns a new `tff.learning.models.VariableModel`, as for the
       algorithms of `tff.learning.algorithms`. Its non-trainable variables,
-      those of frozen layers, are sent to the clients with each model and stay
-      what they are: a model whose steps would change them is refused, as batch
-      normalization does in training.
+      such as frozen layers, are sent to the clients with each model and do not
+      change: a model whose steps would change them is refused, such as batch
+      normalization in training.
     local_steps: Q, the number of local steps of a client in a round.
     batch_size: The number of examples in each local step.
     client_learning_rate: eta_l, the local step size.
     local_step: Finds the direction of each local step, a
       `tff_clipping.learning.steps.LocalStep`: plain SGD, momentum, FedProx,
-      SCAFFOLD, or one of your own. It changes nothing of what a clip and noise
-      guarantee, since they come after; the length of the updates changes, and
-      so what is clipped.
+      SCAFFOLD, or one of your own. It does not change the guarantee, since clip
+      and noise come later. It changes the length of the updates, and so how
+      many are clipped.
     server_learning_rate: eta_g, the server's step size. 1 if neither it nor
       `server_optimizer` is given.
     server_optimizer: Applies the aggregate in place of the plain step, with the

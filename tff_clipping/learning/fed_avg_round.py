@@ -4,9 +4,9 @@ As Alg. 1 has it: the server broadcasts the model, each client takes its local
 steps and sends the difference, the server aggregates and takes a step.
 
 The process takes for each client its id, or its data set of examples. For a
-`KeepingStep` it takes a structure of `client`, which is the same, and `kept`,
-what the client keeps. The measurements then have as `kept` what the clients
-keep next, in their order, for whoever holds it on the trusted side.
+`KeepingStep` it takes a structure of `client`, the id or data set, and `kept`,
+what the client keeps. Then the measurement `kept` holds what the clients keep
+next, in their order, for the store on the trusted side.
 """
 
 import collections
@@ -49,13 +49,13 @@ class Sender(NamedTuple):
   """What a client sends in place of its update.
 
   Attributes:
-    send: A function of the update and the global model, both lists of tensors,
-      that returns what is sent, of the same shapes, and a list of scalars.
-    measurement_names: What these scalars are called in the measurements, which
-      hold them where updates are measured.
-    receive: A function of the mean of what was sent and the global model, both
-      lists of tensors, that returns the mean update; at the server. `None`
-      where that is the mean itself.
+    send: A function of the update and the global model, both lists of tensors.
+      It returns what is sent, of the same shapes, and a list of scalars.
+    measurement_names: The names of these scalars in the measurements, where
+      updates are measured.
+    receive: A function, at the server, of the mean of what was sent and the
+      global model, both lists of tensors. It returns the mean update. `None`
+      if the mean of what was sent is the mean update.
   """
 
   send: Callable[

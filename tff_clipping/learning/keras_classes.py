@@ -1,10 +1,10 @@
-"""Keeps Keras models whole that were made before a process is built.
+"""Keeps earlier Keras models usable after a process is built.
 
-A layer that is made inside of a graph, as TFF makes the layers of a model,
-turns its whole class into one of TensorFlow 1: Keras changes the base classes
-of the class. From then on, all layers and models of the class that were made
-outside of a graph are refused ("Your Layer or Model is in an invalid state"),
-called or not, until one more of them is made outside of a graph.
+TFF makes the layers of a model inside a graph. Keras then changes the base
+classes of each layer's class to those of TensorFlow 1. From then on Keras
+refuses all layers and models of this class that were made outside a graph
+("Your Layer or Model is in an invalid state"), until another one is made
+outside a graph.
 """
 
 import functools
@@ -18,10 +18,10 @@ _Built = TypeVar('_Built')
 
 
 def kept(build: Callable[_Arguments, _Built]) -> Callable[_Arguments, _Built]:
-  """Returns a builder that leaves Keras' classes as it finds them.
+  """Returns a builder that does not change Keras' classes.
 
   Args:
-    build: Makes Keras models inside of graphs, and uses them there alone.
+    build: Makes Keras models inside graphs, and uses them only there.
   """
 
   @functools.wraps(build)

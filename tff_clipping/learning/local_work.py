@@ -1,4 +1,4 @@
-"""What every client of a round does, as one object."""
+"""The local work of a client in a round."""
 
 import dataclasses
 from typing import Any
@@ -18,7 +18,7 @@ from tff_clipping.learning.untrained_variables import ModelFn
 class LocalWork:
   """Q local steps from the global model, on a client's own examples.
 
-  A client is a string, its id in the store, or without a store a data set of
+  A client is its id in the store, a string, or without a store a data set of
   single examples. The methods are TensorFlow functions.
 
   Attributes:
@@ -128,8 +128,9 @@ class LocalWork:
   ) -> list[tf.Tensor]:
     """Returns the update of a client with these examples.
 
-    It is not a `tf.function`, which would run all that changes a variable, the
-    model's metrics too. So the order of reads and writes is given here.
+    It is not a `tf.function`: a `tf.function` would also run the model's
+    metrics, as everything that changes a variable. So the order of reads and
+    writes is given here.
 
     Source: Alg. 1 (FedAvg), lines 4-9: the local steps
     `x_i^{t,q+1} = x_i^{t,q} - eta_l d_i^{t,q}` for `q = 0, ..., Q-1`, with the
@@ -207,7 +208,7 @@ class LocalWork:
   def create_model(self) -> tff.learning.models.VariableModel:
     """Returns a model to train, whose trainable variables hold zeros at first.
 
-    They take the global model's values before they are read, so that a random
+    They take the global model's values before any read, so that a random
     initial value would be lost work.
     """
     with tf.variable_creator_scope(_zeros_creator):

@@ -1,4 +1,4 @@
-"""The check of a model that is to be trained."""
+"""Checks of a model before it is trained."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from tff_clipping.learning import untrained_variables
 
 
 def check_model(model_fn: Any, client_store: Any) -> None:
-  """Refuses a model that cannot be averaged, or does not fit the store.
+  """Refuses a model that cannot be averaged or does not fit the store.
 
   Args:
     model_fn: Returns a new `tff.learning.models.VariableModel`.

@@ -1,4 +1,4 @@
-"""FedAvg with model clipping, the weaker way to bound what a client sends."""
+"""FedAvg with model clipping, the weaker of the paper's two clips."""
 
 from collections.abc import Sequence
 
@@ -34,35 +34,34 @@ def build_model_clipping_fed_avg(
       x_i^{t,q+1} = x_i^{t,q} - eta_l g_i^{t,q},   q = 0, ..., Q-1
       x^{t+1} = x^t + eta_g (1/P sum_i clip(x_i^{t,Q}, c) - x^t)
 
-  The model itself is clipped, not the update, so that no global model can be
-  longer than c for eta_g = 1: by Claim 2.1 it may never reach the optimum,
-  whatever Q and eta_l are. With eta_g = 2 a model that is far longer than c
-  goes to about its negative in each round. It is here for comparison with
-  difference clipping, `build_fed_avg` with `clipped_mean_factory`, which is the
-  better one.
+  The model itself is clipped, not the update. So for eta_g = 1 no global model
+  is longer than c, and by Claim 2.1 it may never reach the optimum, whatever Q
+  and eta_l are. With eta_g = 2 a model far longer than c becomes about its
+  negative in each round. Use it to compare with difference clipping,
+  `build_fed_avg` with `clipped_mean_factory`, which is better.
 
-  What crosses to the server is clip(x_i^{t,Q}, c) - x^t: the server knows x^t,
-  so this says neither more nor less, and a cohort without clients changes
-  nothing. A model that is not finite is sent as zeros, as by every clip of
-  this package. A client without examples sends clip(x^t, c).
+  A client sends clip(x_i^{t,Q}, c) - x^t: the server knows x^t, so it learns
+  neither more nor less, and an empty cohort changes nothing. A model that is
+  not finite is sent as zeros, as by every clip of this package. A client
+  without examples sends clip(x^t, c).
 
   With noise (Wei et al. 2020), clip(x_i^{t,Q}, c) itself is sent, and
 
       x^{t+1} = x^t + eta_g (1/P (sum_i clip(x_i^{t,Q}, c) + noise) - x^t).
 
-  Sensitivity: what is summed has norms of at most c, so that replacing a client
+  Sensitivity: each summand has a norm of at most c. So replacing a client
   moves the sum by at most 2 c, and adding or removing one by c, whatever x^t
-  is. The differences would not do: x^t has the noise of all rounds before and
-  no bound, and removing a client moves their sum by up to c + ||x^t||. Take
-  cohorts of exactly P clients, a plan's 'fixed_size' or 'none': of n others,
-  the model itself would be multiplied by n / P.
+  is. A sum of the differences would not do: x^t has the noise of all earlier
+  rounds and no bound, and removing a client moves this sum by up to
+  c + ||x^t||. Take cohorts of exactly P clients, a plan's 'fixed_size' or
+  'none': with n clients the model itself would be multiplied by n / P.
 
   Source: Sec. 2.1, "Model clipping", and the proof of Claim 2.1.
 
   Args:
     model_fn: See `build_fed_avg`, as for all arguments but `clipping_norm`.
     clipping_norm: c, the bound on the L2 norm of the whole model; so in
-      general far larger than one on updates.
+      general far larger than the bound on an update.
     local_steps: Q, the number of local steps of a client in a round.
     batch_size: The number of examples in each local step.
     client_learning_rate: eta_l, the local step size.

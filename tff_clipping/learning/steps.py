@@ -1,12 +1,12 @@
-"""Local steps: in which direction a client goes from batch to batch.
+"""Local steps: the direction of a client's steps from batch to batch.
 
 A client goes from the global model x^t = x_i^{t,0} in Q steps,
 
     x_i^{t,q+1} = x_i^{t,q} - eta_l d_i^{t,q},
 
 and a `LocalStep` finds the direction d_i^{t,q}: in the paper the gradient of a
-batch. Clip and noise come after the last step, so that no step changes what a
-guarantee of privacy is for.
+batch. Clip and noise come after the last step, so that no step changes a
+guarantee of privacy.
 
   process = learning.build_fed_avg(..., local_step=steps.Proximal(0.1))
 
@@ -42,13 +42,13 @@ class LocalStep(abc.ABC):
   """Finds the direction of each local step of a client.
 
   A subclass is an object of numbers, built once and traced into a graph: it
-  must not keep anything itself. What it remembers from one step of a client to
-  the next is `memory`, a structure of tensors, which begins anew in each round.
+  must not keep anything itself. A client's step passes `memory`, a structure of
+  tensors, to its next step; it begins anew in each round.
 
   Attributes:
-    adds_up: Whether Q steps that all have one gradient go where one step goes
-      that is Q times as long. A client of an audit, whose loss is linear, takes
-      one step then in place of Q.
+    adds_up: Whether Q steps with the same gradient end where one step that is
+      Q times as long ends. If so, a canary of an audit, whose loss is linear,
+      takes one step in place of Q.
   """
 
   adds_up: ClassVar[bool] = False
@@ -97,17 +97,17 @@ class KeepingStep(LocalStep):
 
   After the last local step a client sends `send(...)`, clipped to
   `clipping_norm`, and keeps `keep(...)` until it takes part again. The server
-  makes what it shares of the aggregate of the round alone, which is released
+  computes what it shares from the round's aggregate alone, which is released
   anyway: sharing costs no privacy.
 
-  What a client sends depends on its data and on what was released before, and
-  is clipped as ever. But it depends on the rounds in which the client took part
-  as well, so that not every plan charges for it: see
-  `programs.checks.process_checks`.
+  What a client sends depends on its data and on earlier releases, and is
+  clipped. It also depends on the rounds in which the client took part, so that
+  not every plan charges for it: see `programs.checks.process_checks`.
 
   Attributes:
-    clipping_norm: To what a client clips what it sends, before the aggregator
-      does; `math.inf` not to. The aggregator's clip is what privacy rests on.
+    clipping_norm: The norm to which a client clips what it sends, before the
+      aggregator clips; `math.inf` for no clip here. Privacy rests on the
+      aggregator's clip.
     shares: Whether the server shares something with the clients.
   """
 
@@ -183,8 +183,8 @@ class Sgd(LocalStep):
 class Momentum(LocalStep):
   """The heavy ball: v ← β v + d', and the direction is v.
 
-  v is zero at the start of each round, so that nothing of a client stays from
-  round to round. d' is the direction of another step: the gradient with `Sgd`.
+  v is zero at the start of each round, so that a client keeps nothing between
+  rounds. d' is the direction of another step: the gradient with `Sgd`.
   Updates are up to 1 / (1 - β) times as long as without: choose the clipping
   norm, or the learning rate, anew.
 
@@ -284,23 +284,23 @@ class Scaffold(KeepingStep):
       c_i⁺ = c_i − c − clip(Δ_i, C)/(Q η_l)
       c⁺   = (1 − P/N) c − (P/N) Δ̃/(Q η_l)
 
-  where Δ̃ is the aggregate that is released: the mean of the clipped updates,
-  and under DP with its noise. So no control is ever sent, c is made of what is
-  released anyway, and without noise, in cohorts of P, it is the mean of the c_i
-  of all clients. With P = N it is VRL-SGD.
+  where Δ̃ is the released aggregate: the mean of the clipped updates, under DP
+  with noise. So no control is ever sent, and c is computed from releases.
+  Without noise, in cohorts of P, c is the mean of the c_i of all clients. With
+  P = N it is VRL-SGD.
 
-  Departs from its source: the controls take the clipped updates, the server's
-  comes from the aggregate, and clients do not send the change of theirs as a
-  second vector.
+  Departs from its source: the controls follow the clipped updates, the server's
+  control follows the aggregate, and clients do not send the change of their
+  control as a second vector.
 
   Attributes:
-    participation: P/N, the fraction of the clients that takes part in a round,
-      in (0, 1]; of a sampler, the expected one.
-    clipping_norm: C, that of the aggregator; `math.inf` if it does not clip.
+    participation: P/N, the (expected) fraction of the clients that takes part
+      in a round, in (0, 1].
+    clipping_norm: C of the aggregator; `math.inf` if it does not clip.
     step: Finds d': the gradient with `Sgd`.
 
   Raises:
-    TypeError: If a number is none, or `step` not a `LocalStep`.
+    TypeError: If a number is no number, or `step` not a `LocalStep`.
     ValueError: If a number is out of range, or clients keep something for
       `step`.
 
