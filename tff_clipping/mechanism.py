@@ -1,11 +1,11 @@
-"""What a private mean says of itself: one record, measured in each round.
+"""The record of a mechanism, which a private mean measures in each round.
 
-Factories nest in any order, and nothing tells from outside what a nest of them
-does. So each private mean of `tff_clipping.aggregators` measures a record of
-what it does, as a constant string under the name `mechanism`. A program
-compares it with its plan before it charges. A record is a promise: whoever
-measures one, or passes on that of another factory, vouches for it. What has no
-record is unchecked, and the ledger says so.
+Factories nest in any order, and from outside nobody can tell what a nest does.
+So each private mean of `tff_clipping.aggregators` measures a record of its
+mechanism, as a constant string under the name `mechanism`. A program compares
+the record with its plan before it charges. A record is a promise: a factory
+that measures one, or passes on the record of another factory, vouches for it.
+An aggregator without a record is unchecked, and the ledger says so.
 """
 
 import dataclasses
@@ -27,25 +27,25 @@ _IN_SHARES = ('distributed', 'shares')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Mechanism:
-  """A clip, noise on the sum of what is clipped, and a public denominator.
+  """A clip, noise on the sum of clipped values, and a public denominator.
 
   Attributes:
     kind: 'gaussian', independent noise in each round, added at the server;
       'correlated', noise that is correlated between rounds; 'distributed',
       discrete Gaussian noise in shares of the clients; 'shares', Gaussian noise
       in shares of the clients.
-    clipping_norm: c; of all tensors together where each has a norm of its own;
-      `ADAPTS` where c follows the updates.
+    clipping_norm: c; if each tensor has a norm of its own, the norm of all
+      together; `ADAPTS` if c follows the updates.
     noise_multiplier: z, the standard deviation of the noise on the sum over c.
-      Where c adapts, that of the noisy values and the noisy bits together.
-      Where noise is correlated, that of one draw. Where noise comes in shares,
-      that of the least cohort.
-    clients_per_round: P, what the sum is divided by.
-    strategy: The digest of how noise is correlated; `None` for other kinds.
-    min_clients: The least cohort, where noise comes in shares; else `None`.
-    max_clients: The largest cohort, where noise comes in shares; else `None`.
-    public: The names of the measurements beside the record that are public:
-      constants, and what is computed from noised sums.
+      If c adapts, z of the noisy sum and the noisy bits together. If noise is
+      correlated, z of one draw. If noise comes in shares, z of the smallest
+      cohort.
+    clients_per_round: P, the denominator.
+    strategy: The digest of the strategy of correlated noise; else `None`.
+    min_clients: The smallest cohort, if noise comes in shares; else `None`.
+    max_clients: The largest cohort, if noise comes in shares; else `None`.
+    public: The names of the public measurements beside the record: constants,
+      and figures computed from noised sums.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -110,7 +110,7 @@ class Mechanism:
     """Returns the record that `to_json` wrote.
 
     Args:
-      text: What was measured; strings come out of TFF as bytes.
+      text: The measurement; TFF returns strings as bytes.
 
     Raises:
       ValueError: If it is no record.

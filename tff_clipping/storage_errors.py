@@ -1,4 +1,4 @@
-"""Errors of file systems that say which file of a run could not be written."""
+"""Turns errors of file systems into one line that names the file."""
 
 import contextlib
 import re
@@ -12,7 +12,7 @@ class StorageError(OSError):
 
 @contextlib.contextmanager
 def writing(what: str) -> Iterator[None]:
-  """Turns the errors of file systems in the body into a `StorageError`.
+  """Turns errors of file systems in the body into a `StorageError`.
 
   Args:
     what: What is written, as the subject of a sentence.

@@ -1,14 +1,13 @@
 """Imported first by every package that needs TensorFlow Federated.
 
-The plain installation holds the budget calculator and the theory, without
-TensorFlow. Whoever imports more than that without TensorFlow Federated learns
-here what to install, instead of meeting a bare `ModuleNotFoundError`.
+The plain installation has the budget calculator and the theory, without
+TensorFlow. An import of more than that, without TensorFlow Federated, ends here
+with an error that says what to install.
 
-TensorFlow writes dozens of lines about processors and graphics cards while it
-is imported and when it first runs. They are off from here on, unless the user
-has set a level: with `TF_CPP_MIN_LOG_LEVEL=0` in the environment, all are
-shown. TensorFlow reads the level once, when it is imported: import tff_clipping
-before it.
+TensorFlow prints dozens of lines about processors and graphics cards when it is
+imported and when it first runs. This module turns them off, unless the user has
+set a level: `TF_CPP_MIN_LOG_LEVEL=0` in the environment shows all. TensorFlow
+reads the level once, when it is imported: import tff_clipping before it.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""What a local step finds in its round: the model, gradients, a seed."""
+"""What a local step can read: the model, gradients, a seed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +11,10 @@ _STEP_SEED = 0x57E95
 
 
 class StepContext:
-  """What a client's step can read, before it goes on.
+  """What a client's step can read before it moves the model.
 
   Tensors of the model are lists in the order of its trainable variables, with
-  the shapes and types of these. What a step does not ask for is not computed.
+  their shapes and types. What a step does not read is not computed.
 
   The variables of the model hold x_i^{t,q}. A graph orders nothing by itself:
   each write here waits for all reads before it, and each read for the write
@@ -84,7 +84,7 @@ class StepContext:
     """Returns the gradient of the mean loss of the step's batch.
 
     Each call is a pass forward and back through the model. Where the model
-    draws random numbers, as dropout does, each call draws anew.
+    draws random numbers, as in dropout, each call draws anew.
 
     Args:
       point: The model at which to compute it; x_i^{t,q} if not given, which
@@ -111,7 +111,7 @@ class StepContext:
       step_size: A scalar.
 
     Returns:
-      The operations, which run after all that the step has read.
+      The operations, which run after all earlier reads of the step.
     """
     # A gradient is there after all that reads its variable.
     is_gradient = len(direction) == len(self._read) and all(

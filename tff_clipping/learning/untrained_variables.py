@@ -1,9 +1,9 @@
-"""Variables of a model that training does not change, and must not change.
+"""Variables of a model that training must not change.
 
-A model may have variables that training leaves as they are, those of frozen
-layers. Whether it leaves them is seen in the graph of a step: what a step
-writes is written by an operation that gets the variable. And a model must list
-all of its variables: what it does not list nobody trains, sends or saves.
+A model may have variables that training does not change, such as frozen layers.
+The graph of a step shows whether a step writes to a variable: an operation that
+writes takes the variable as its input. A model must list all of its variables:
+nobody trains, sends or saves a variable that is not listed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,8 +43,8 @@ def trace_loss(model: tff.learning.models.VariableModel) -> tf.Tensor:
 def changed_by_a_step(model_fn: ModelFn) -> list[str]:
   """Returns the names of the untrained variables that a step may change.
 
-  The pass forward in training mode and the gradient are traced, and not run. An
-  operation that is not known to read only is taken for one that writes.
+  The forward pass in training mode and the gradient are traced, not run. An
+  operation counts as a write unless it is known only to read.
 
   Args:
     model_fn: Returns a new model, whose inputs are dense tensors.
@@ -72,7 +72,7 @@ def changed_by_a_step(model_fn: ModelFn) -> list[str]:
 def not_listed(
   model: tff.learning.models.VariableModel, created: Sequence[tf.Variable]
 ) -> list[str]:
-  """Returns the names of the variables that the loss needs and no list has.
+  """Returns the names of variables that the loss needs and the model omits.
 
   Args:
     model: A model of the current graph, whose inputs are dense tensors.

@@ -4,8 +4,9 @@ Source: Sec. 2.2, Figures 1 and 2: the magnitude of each client's update, and
 the angle between it and the global update of the round before.
 
 Departs from the paper: its last global update is the mean of the last round's
-unclipped updates, which a server that clips at the clients never sees. Here it
-is x^t - x^{t-1}. Without clipping and noise the direction is the same.
+unclipped updates, which the server never sees if clients clip. Here the last
+global update is x^t - x^{t-1}. Without clipping and noise the direction is the
+same.
 """
 
 import math

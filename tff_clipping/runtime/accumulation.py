@@ -1,10 +1,10 @@
 """Adds up what clients send, as a TFF computation says.
 
-What a computation only adds, or puts in a row below others, NumPy adds and puts
-there, in place: a session that returns new arrays takes many times as long, for
-each client of a round, and with rows for all clients before it too. The bits
-are the same, but for sums below 1.2e-38, which TensorFlow takes for 0. All else
-is computed by TensorFlow.
+Where the computation only adds two arrays, or appends a row, NumPy does so in
+place. A session would return new arrays, which takes many times as long for
+each client, and for rows grows with the number of clients before. The bits are
+the same, but for sums below 1.2e-38, which TensorFlow takes for 0. TensorFlow
+computes everything else.
 """
 
 import math
@@ -36,9 +36,9 @@ class Accumulation:
     """Compiles `computation`, as `MapReduceForm` has it to accumulate or merge.
 
     Args:
-      computation: Plain TensorFlow, of n + m leaves, with n of the first
-        parameter before those of the second. What a client sends need not be
-        like what it is added to: statistics grow from a norm.
+      computation: Plain TensorFlow, of n + m leaves: the n of the first
+        parameter, then the m of the second. A client's m leaves need not be
+        like the n leaves of the total: statistics grow from a norm.
     """
     self._parts = _find_parts(computation)
     self._others = [i for i, part in enumerate(self._parts) if part is None]
@@ -54,8 +54,8 @@ class Accumulation:
     """Returns the arrays of both together.
 
     Args:
-      total: The arrays of some clients. They are used up: a sum takes the place
-        of an array that can be written, and a row the room behind the others.
+      total: The arrays of some clients. They are used up: a sum is written into
+        an array that can be written, and a row behind the other rows.
       addend: The arrays of other clients.
     """
     # First, since they may depend on what is overwritten.

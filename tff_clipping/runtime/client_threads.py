@@ -1,8 +1,8 @@
 """Runs the work of clients in a few threads, and combines it in their order.
 
-A thread that has the work of a client combines it at once, if all before it
-are: while it is in the cache of that thread's core, and with no other thread
-that would take one from those at work.
+A thread combines its client's result at once, if all earlier clients are
+combined: the result is still in the cache of the thread's core, and no further
+thread is needed.
 """
 
 import concurrent.futures
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class ClientThreads:
-  """The threads of a context. They stay, and keep what they have made."""
+  """The threads of a context. They stay, with their sessions."""
 
   def __init__(self, num_threads: int):
     """Initializes the threads.
@@ -36,14 +36,14 @@ class ClientThreads:
     After an error or Ctrl-C no client starts, and those at work finish.
 
     Args:
-      work: Returns what the client at a position makes, in any thread.
-      combine: Is called with the position and what the client has made, for one
-        client at a time in the order of their positions, in any thread.
+      work: Returns the result of the client at a position, in any thread.
+      combine: Is called with the position and the result, for one client at a
+        time in the order of their positions, in any thread.
       num_clients: The number of clients.
 
     Raises:
-      BaseException: Of those that were raised by `work` and `combine`, that of
-        the first client.
+      BaseException: If `work` or `combine` raises; the error of the first
+        client.
     """
     turns = _Turns(work, combine, num_clients, num_ahead=2 * self._num_threads)
     running = [

@@ -1,9 +1,10 @@
-"""Turns reductions of data sets into loops of the graph that they stand in.
+"""Turns reductions of data sets into loops in the same graph.
 
-TFF's own client work reduces the data set of a client by a function: that is
-where a client trains. TensorFlow's operation for it, `ReduceDataset`, optimises
-and compiles the function anew in each call, which takes 40 ms for a small
-model, however few the examples. In a loop, it is compiled once, with the graph.
+In TFF's own client work a client trains by reducing its data set with a
+function. TensorFlow's operation for a reduction, `ReduceDataset`, optimises and
+compiles the function anew in each call, which takes 40 ms for a small model,
+however few the examples. In a loop the function is compiled once, with the
+graph.
 """
 
 import tensorflow as tf

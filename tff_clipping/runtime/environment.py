@@ -13,7 +13,7 @@ import tff_clipping
 
 
 def versions() -> dict[str, str]:
-  """Returns the versions of what the results of a round depend on."""
+  """Returns the versions of the packages that decide a round's results."""
   return dict(
     tff_clipping=tff_clipping.__version__,
     tensorflow_federated=tff.__version__,
@@ -24,7 +24,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> str:
-  """Returns the kind of machine that this is."""
+  """Returns the kind of this machine."""
   num_cpus = len(os.sched_getaffinity(0))
   num_gpus = len(tf.config.list_physical_devices('GPU'))
   return f'{_processor()}, CPUs {num_cpus}, GPUs {num_gpus}'

@@ -1,10 +1,10 @@
-"""What a TensorFlow graph keeps between runs in a session, and what it draws.
+"""Finds what a TensorFlow graph keeps between runs in a session, and draws.
 
-TFF has nothing of one call seen by another. A session gives up what a graph
-makes without a name, and variables are initialized anew in each call; the rest
-stays: tables and queues. So do generators of random numbers with a seed, which
-go on as in TFF's native context: noise that began anew in each round would be
-the same in all of them, and a difference of two rounds would have none.
+In TFF no call sees anything of another call. A session drops resources without
+a name, and variables are initialized anew in each call. Tables and queues stay.
+So do generators of random numbers with a seed, which go on as in TFF's native
+context: if they began anew in each round, all rounds would have the same noise,
+and a difference of two rounds would have none.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -108,7 +108,7 @@ _DRAWS = frozenset(
 
 
 def keeps_state(graph: tf.Graph) -> bool:
-  """Returns whether one run in a session may be seen by the next.
+  """Returns whether a run in a session may depend on earlier runs.
 
   Args:
     graph: A graph whose variables are initialized before each run.
@@ -133,7 +133,7 @@ def keeps_state(graph: tf.Graph) -> bool:
 
 
 def draws(graph: tf.Graph, fetches: Sequence[str]) -> bool:
-  """Returns whether what is fetched may be another in each run.
+  """Returns whether the fetched tensors may differ from run to run.
 
   Args:
     graph: The graph.
@@ -152,7 +152,7 @@ def draws(graph: tf.Graph, fetches: Sequence[str]) -> bool:
 
 
 def ancestors(ends: list[tf.Operation]) -> Iterator[tf.Operation]:
-  """Yields operations, and all that they need."""
+  """Yields operations, and all operations that they need."""
   waiting, seen = list(ends), set(ends)
   while waiting:
     op = waiting.pop()

@@ -66,11 +66,11 @@ class InProcessContext(tff.framework.SyncContext):
       num_threads: The number of clients that work at the same time. `None` is
         the number of CPU cores that this process may use, divided by
         `threads_per_client`.
-      num_shards: The number of parts in which the clients are added up: as many
-        as on a cluster, for the same bits as there.
-      threads_per_client: The number of threads inside of an operation of a
-        client. 1 is best unless there are more cores than clients in a round
-        (docs/benchmarks.md); another number may change the last bits.
+      num_shards: The number of parts in which the clients are added up. The
+        same number as on a cluster gives the same bits as there.
+      threads_per_client: The number of threads within an operation of a client.
+        1 is best unless there are more cores than clients in a round; another
+        number may change the last bits.
 
     Raises:
       TypeError: If an argument is not an integer.
@@ -127,7 +127,7 @@ class InProcessContext(tff.framework.SyncContext):
     return compiled.finish(server, accumulator)
 
   def compile(self, comp: tff.framework.ConcreteComputation) -> _Compiled:
-    """Returns what runs `comp`, from the cache if it has been seen."""
+    """Returns the compiled `comp`, from the cache if it is there."""
     # A program runs the same few computations in each round.
     found = self._compiled.pop(id(comp), None) or (comp, self._compile(comp))
     self._compiled[id(comp)] = found
@@ -160,7 +160,7 @@ class InProcessContext(tff.framework.SyncContext):
     first: int,
     num_clients: int,
   ) -> Accumulator:
-    """Returns the sum over some clients that follow each other.
+    """Returns the sum over consecutive clients.
 
     Args:
       compiled: What `compile` has returned.

@@ -1,7 +1,7 @@
 """Initializes the variables of a graph in the run that uses them.
 
-TFF says which operation is to run first. A run of its own for that takes 0.1
-ms, for each client of a round.
+TFF names the operation that initializes. A run of its own for it would take
+0.1 ms for each client of a round.
 """
 
 import collections
@@ -14,7 +14,7 @@ _VALUES = frozenset(['Const', 'Placeholder'])
 
 
 def initialize_first(graph_def: graph_pb2.GraphDef, initialize_op: str) -> None:
-  """Makes what takes a variable, or a table, wait until all are initialized.
+  """Makes all uses of variables and tables wait until these are initialized.
 
   Args:
     graph_def: The graph, which is changed.

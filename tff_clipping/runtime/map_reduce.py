@@ -2,9 +2,8 @@
 
 `tff.backends.mapreduce.MapReduceForm` is TFF's own form for engines other than
 its native one. It has one server state, one value for each client, and one
-result beside the new state; `compile_computation` brings other signatures into
-that shape, and so serves aggregation processes, evaluations and initialization
-as well as learning processes.
+result beside the new state. `MapReduceRound` brings other signatures into this
+shape: those of aggregation processes, evaluations and initialization.
 """
 
 import dataclasses
@@ -275,9 +274,9 @@ class MapReduceRound:
 def compile_initialization(
   computation: tff.framework.ConcreteComputation,
 ) -> TensorFlowComputation:
-  """Compiles what the server does alone to begin with, which is one graph.
+  """Compiles a computation of the server alone, as one graph.
 
-  A `MapReduceRound` has ten, for clients that are not there.
+  A `MapReduceRound` would have ten graphs, for clients that are not there.
 
   Args:
     computation: A computation with no parameter.

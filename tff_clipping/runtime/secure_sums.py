@@ -1,7 +1,7 @@
-"""The sums that TFF asks a runtime to make securely, in exact integers.
+"""TFF's secure sums, simulated in exact integers.
 
-A simulation has no cryptography to offer: these sums compute what a secure
-aggregation protocol would compute, and refuse what it would refuse.
+A simulation has no cryptography: these sums compute what a secure aggregation
+protocol computes, and refuse what it refuses.
 """
 
 from collections.abc import Iterator, Sequence

@@ -45,13 +45,13 @@ class TensorFlowComputation:
   graph for a sequence. The result is the list of the leaves of the result's
   type: NumPy arrays, and serialized graphs of data sets.
 
-  Variables, tables and iterators of the graph are new in each call, as TFF has
-  it, so nothing leaks from one client to the next. Calls from several threads
-  are safe: each thread has a session of its own where the graph has variables,
-  and each call where it has what a session keeps.
+  Variables, tables and iterators of the graph are new in each call, as in TFF,
+  so that nothing leaks from one client to the next. Calls from several threads
+  are safe: if the graph has variables, each thread has a session of its own; if
+  a session keeps something of the graph, each call has.
 
   Attributes:
-    draws: Whether the result may be another in each call.
+    draws: Whether the result may differ from call to call.
   """
 
   def __init__(
@@ -69,12 +69,12 @@ class TensorFlowComputation:
       computation: A `tff.Computation` that is plain TensorFlow.
       results: Which leaves of the result to compute, in this order; the others
         are not computed at all. `None` is all.
-      narrow: Whether to give what was `float32` until the end as such, and not
-        as the `float64` that the type has: all the same numbers.
-      intra_op_threads: The number of threads inside an operation; how many
-        there are decides in which order it adds up, and so its last bits.
-      inter_op_threads: The number of operations at the same time, which the
-        result does not depend on.
+      narrow: Whether to return numbers that are `float32` until a last cast as
+        `float32`, and not as the `float64` of the type: the same numbers.
+      intra_op_threads: The number of threads within an operation. It decides
+        the order of additions, and so the last bits.
+      inter_op_threads: The number of operations at the same time. The result
+        does not depend on it.
 
     Raises:
       TypeError: If `computation` is not plain TensorFlow.

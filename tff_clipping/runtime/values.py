@@ -1,8 +1,8 @@
 """Converts between Python values and flat lists of arrays, by TFF type.
 
-A value is checked and never changed in silence: it has the kind and the shape
-of its type, and fits in it. Errors are `TypeError`s, as TFF raises them, also
-for a number that is out of range.
+A value is checked and never changed in silence: it must have the kind and the
+shape of its type, and fit in it. Errors are `TypeError`s, as in TFF, also for a
+number that is out of range.
 """
 
 import weakref
@@ -97,14 +97,14 @@ def unflatten(leaves: Sequence, type_spec: tff.Type):
 
 
 def detached(leaves: Sequence, arguments: Sequence) -> list:
-  """Returns results that nobody can change: neither in place nor elsewhere.
+  """Returns a session's results such that nobody can change them.
 
-  A session returns its graph's constants, and what it was fed, as they are.
-  Earlier results that it was fed, such as the model in a state, need no copy.
+  A session returns its graph's constants and its arguments without a copy.
+  Arguments that are earlier results, such as the model in a state, need none.
 
   Args:
-    leaves: What it has returned.
-    arguments: What it was fed.
+    leaves: What the session returned.
+    arguments: The session's arguments.
   """
   arrays = [
     leaf
