@@ -103,7 +103,7 @@ class RunModel:
 
   def preprocess(
     self, store: client_store.ClientStore
-  ) -> client_store.ClientStore | client_store.PreprocessedClients:
+  ) -> client_store.ClientStore:
     """Returns the clients with the examples that the model takes.
 
     Our models take images as bytes or scaled, and clients scale theirs once a

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import os
 import sys
 import types
@@ -359,9 +360,10 @@ def _watch_clients(
     yield UpdateRecords(
       folder.updates,
       rounds=config.update_rounds,
-      clipping_norm=config.clipping_norm,
-      clips_otherwise=(
-        config.clipping != 'fixed' or config.aggregator is not None
+      clipping_norm=(
+        config.clipping_norm
+        if config.clipping == 'fixed' and config.aggregator is None
+        else math.nan
       ),
     )
   if run_audit is not None:

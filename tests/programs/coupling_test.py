@@ -192,11 +192,6 @@ def test_the_sampler_is_the_one_of_the_event(sampling):
     assert event.source_dataset_size == _NUM_CLIENTS
 
 
-def test_a_population_of_another_size_is_refused():
-  with pytest.raises(ValueError, match='60 clients that the plan is for'):
-    client_sampling.build_private_sampler(_plan('poisson'), _IDS[1:], seed=0)
-
-
 def test_one_client_moves_the_private_mean_by_at_most_c_over_p():
   # The sum that the noise is added to, without noise worth mentioning.
   factory = aggregators.dp_mean_factory(

@@ -11,19 +11,17 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-import tensorflow_federated as tff
 
-from tests.programs import small_program
+from tests.programs import noised_scalar, small_program
+from tests.programs.counted_rounds import Output, Run
 from tff_clipping import privacy
 from tff_clipping.mechanism import MECHANISM, Mechanism
 from tff_clipping.privacy.calculator import ledger_main
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.programs.checks import records
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
-from tff_clipping.programs.training import private_rounds
-from tff_clipping.programs.training.checkpoints import Checkpoints
 
-_PLAN = small_program.plan('poisson')
+_PLAN = noised_scalar.plan()
 _RECORD = Mechanism(
   kind='gaussian',
   clipping_norm=0.5,
@@ -33,38 +31,20 @@ _RECORD = Mechanism(
 )
 
 
-def _open(folder):
-  return privacy.PrivacyLedger(folder / 'ledger.jsonl', _PLAN)
+@pytest.fixture(name='run')
+def _run(tmp_path):
+  run = Run(tmp_path / 'run')
+  yield run
+  run.kill()
 
 
-def _sampler():
-  return build_private_sampler(_PLAN, small_program.IDS, seed=0)
-
-
-class _Rounds:
-  """Rounds of a process whose metrics are given."""
-
-  def __init__(self, folder, ledger):
-    self._ledger = ledger
-    self._store = Checkpoints(folder / 'outcomes')
-    self._state, self._round_num = np.int64(0), 0
-
-  def run(self, metrics):
-    """Runs the next round, which measures this."""
-
-    def next_fn(state, cohort):
-      del cohort  # Whatever it sends.
-      return tff.learning.templates.LearningProcessOutput(state + 1, metrics)
-
-    _, output = private_rounds.run_private_round(
-      next_fn,
-      _sampler(),
-      self._ledger,
-      self._store,
-      state=self._state,
-      round_num=self._round_num + 1,
-    )
-    self._state, self._round_num = output.state, self._round_num + 1
+def _round(run, metrics, round_num=1):
+  """Runs a round that measures this."""
+  return run.round(
+    round_num,
+    np.float32(round_num - 1),
+    lambda state, cohort: Output(state + 1, metrics),
+  )
 
 
 def _under(*names, record=None):
@@ -80,20 +60,23 @@ def _under(*names, record=None):
   return value
 
 
-def test_declared_names_over_an_exact_sum_are_unchecked(tmp_path, capsys):
-  # Its state has `clipping_norm` and `privacy_noise`, and it sums exactly.
-  process = small_program.build_process()
+def test_an_exact_sum_is_unchecked_wherever_its_epsilon_is_read(
+  tmp_path, capsys
+):
+  process, plan = small_program.build_process(), small_program.plan('poisson')
   assert not records.has_record(process)
-  with _open(tmp_path) as ledger:
+  path = tmp_path / 'ledger.jsonl'
+  with privacy.PrivacyLedger(path, plan) as ledger:
     small_program.program(
-      tmp_path, process=process, ledger=ledger, sampler=_sampler()
+      tmp_path,
+      process=process,
+      ledger=ledger,
+      sampler=build_private_sampler(plan, small_program.IDS, seed=0),
     ).run()
     assert ledger.num_releases == 6
     assert ledger.caveats == (records.UNCHECKED,)
   # Of what the aggregator measured, nothing is published.
   assert not [n for n in pd.read_csv(tmp_path / 'metrics.csv') if '/' in n]
-  # Whoever reads the epsilon reads that nobody has checked it.
-  path = tmp_path / 'ledger.jsonl'
   assert ledger_contents.read_ledger(path).caveats == (records.UNCHECKED,)
   statement = tmp_path / 'statement.md'
   for flags in ([], ['--format=json'], [f'--statement={statement}']):
@@ -103,10 +86,9 @@ def test_declared_names_over_an_exact_sum_are_unchecked(tmp_path, capsys):
   assert records.UNCHECKED in statement.read_text()
 
 
-def test_a_record_of_the_plan_has_no_caveat(tmp_path):
-  with _open(tmp_path) as ledger:
-    _Rounds(tmp_path, ledger).run(_under('aggregator'))
-    assert (ledger.num_releases, ledger.caveats) == (1, ())
+def test_a_record_of_the_plan_has_no_caveat(run):
+  _round(run, _under('aggregator'))
+  assert (run.ledger.num_releases, run.ledger.caveats) == (1, ())
 
 
 @pytest.mark.parametrize(
@@ -125,10 +107,10 @@ def test_a_record_of_the_plan_has_no_caveat(tmp_path):
     {'aggregator': {'clipping_norm': np.float32(1), 'noise_stddev': 1}},
   ],
 )
-def test_a_record_that_is_elsewhere_is_none(tmp_path, metrics):
-  with _open(tmp_path) as ledger:
-    _Rounds(tmp_path, ledger).run(metrics)
-    assert (ledger.num_releases, ledger.caveats) == (1, (records.UNCHECKED,))
+def test_a_record_that_is_elsewhere_is_none(run, metrics):
+  _round(run, metrics)
+  assert run.ledger.num_releases == 1
+  assert run.ledger.caveats == (records.UNCHECKED,)
 
 
 @pytest.mark.parametrize(
@@ -144,30 +126,30 @@ def test_a_record_that_is_elsewhere_is_none(tmp_path, metrics):
     np.array([b'{}', b'{}']),
   ],
 )
-def test_a_record_that_is_not_the_plans_is_charged_nothing(tmp_path, record):
-  with _open(tmp_path) as ledger:
-    with pytest.raises(ValueError, match='nothing is charged'):
-      _Rounds(tmp_path, ledger).run(_under('aggregator', record=record))
-    assert (ledger.num_releases, ledger.caveats) == (0, ())
+def test_a_record_that_is_not_the_plans_is_charged_nothing(run, record):
+  with pytest.raises(ValueError, match='nothing is charged'):
+    _round(run, _under('aggregator', record=record))
+  assert (run.ledger.num_releases, run.ledger.caveats) == (0, ())
 
 
-def test_one_round_without_a_record_is_enough(tmp_path):
-  with _open(tmp_path) as ledger:
-    rounds = _Rounds(tmp_path, ledger)
-    for name in ('aggregator', 'client_work', 'aggregator'):
-      rounds.run(_under(name))
-    assert (ledger.num_releases, ledger.caveats) == (3, (records.UNCHECKED,))
-  with _open(tmp_path) as ledger:
-    assert ledger.caveats == (records.UNCHECKED,)
+def test_one_round_without_a_record_is_enough(run):
+  for i, name in enumerate(('aggregator', 'client_work', 'aggregator')):
+    _round(run, _under(name), i + 1)
+  assert run.ledger.num_releases == 3
+  run.restart()
+  assert run.ledger.caveats == (records.UNCHECKED,)
 
 
-def test_the_caveat_is_on_disk_before_the_charge(tmp_path, monkeypatch):
+def test_the_caveat_is_on_disk_before_the_charge(run, monkeypatch):
   def fail(*args, **kwargs):
     raise OSError('Killed before the charge.')
 
-  with _open(tmp_path) as ledger:
-    monkeypatch.setattr(ledger, 'charge', fail)
-    with pytest.raises(OSError, match='Killed'):
-      _Rounds(tmp_path, ledger).run(_under('client_work'))
-  with _open(tmp_path) as ledger:
-    assert (ledger.num_releases, ledger.caveats) == (0, (records.UNCHECKED,))
+  monkeypatch.setattr(run.ledger, 'charge', fail)
+  with pytest.raises(OSError, match='Killed'):
+    _round(run, _under('client_work'))
+  run.kill()
+  run.start()
+  assert (run.ledger.num_releases, run.ledger.caveats) == (
+    0,
+    (records.UNCHECKED,),
+  )

@@ -113,11 +113,6 @@ def test_canaries_that_are_held_out_are_missed_by_nobody():
   assert sampler.seed_digest == inner.seed_digest
 
 
-def test_a_client_that_comes_back_in_time_passes():
-  sampler = _Own(['123', '456', '789', '123'])
-  cohort_checks.CohortChecks(sampler, _plan('min_separation')).check(4, '123')
-
-
 class _Counting(_Own):
   """Counts how often it is asked."""
 

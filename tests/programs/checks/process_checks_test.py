@@ -61,17 +61,6 @@ def test_what_is_no_process_is_refused():
     process_checks.check_process(_independent(), _PLAN)
 
 
-def test_a_second_aggregate_without_noise_is_refused():
-  # Beside a valid record.
-  process = tff.learning.algorithms.build_unweighted_mime_lite(
-    small_program.model_fn,
-    base_optimizer=tff.learning.optimizers.build_sgdm(0.1, 0.9),
-    model_aggregator=_independent(),
-  )
-  with pytest.raises(ValueError, match='`process` must keep no second aggreg'):
-    process_checks.check_process(process, _PLAN)
-
-
 def test_clients_keep_something_where_it_costs_nothing():
   process = _our_fed_avg(learning.steps.Scaffold(0.5, 1.0))
   process_checks.check_process(process, _PLAN)

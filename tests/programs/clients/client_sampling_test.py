@@ -91,18 +91,6 @@ def test_a_cohort_costs_no_more_than_its_clients():
   assert 0 <= min(drawn) < max(drawn) < 10**12
 
 
-def test_round_robin_keeps_its_separation():
-  sampler = _sampler('RoundRobinSampler')
-  last = {}
-  for t in range(1, 200):
-    cohort = sampler.sample(t)
-    assert len(cohort) == 10
-    for client_id in cohort:
-      assert t - last.get(client_id, -99) >= 4
-      last[client_id] = t
-  assert set(last) == set(_IDS)
-
-
 def test_a_plan_of_correlated_noise_has_a_sampler_that_keeps_it():
   plan = privacy.CorrelatedNoisePlan(
     num_clients=100,
@@ -319,6 +307,15 @@ def test_bad_arguments_are_refused(name, changed, message):
     _sampler(f'{name}Sampler', **changed)
 
 
-def test_what_is_no_plan_has_no_sampler():
+def test_what_is_no_plan_or_of_another_population_has_no_sampler():
   with pytest.raises(TypeError, match='`plan` must be a PrivacyPlan or anothe'):
     client_sampling.build_private_sampler(3, _IDS, seed=0)
+  plan = privacy.PrivacyPlan(
+    num_clients=60,
+    clients_per_round=12,
+    num_rounds=1,
+    target_delta=1e-3,
+    noise_multiplier=1.0,
+  )
+  with pytest.raises(ValueError, match='60 clients that the plan is for'):
+    client_sampling.build_private_sampler(plan, _IDS, seed=0)

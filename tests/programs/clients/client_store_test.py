@@ -188,19 +188,6 @@ def _flip_a_bit(path, position):
   path.write_bytes(content)
 
 
-def test_a_flipped_bit_is_found_when_the_client_is_read(tmp_path):
-  store = _write(tmp_path)
-  # The first client's content comes first.
-  _flip_a_bit(_data_file(store), 20)
-  store = client_store.ClientStore(store.path)
-  with pytest.raises(tf.errors.DataLossError, match='Checksum does not match'):
-    store.read_client(tf.constant('00000'))
-  # The others are as they were.
-  np.testing.assert_array_equal(
-    store.read_client(tf.constant('00002'))['y'], _examples()['y'][[1, 9]]
-  )
-
-
 def test_a_damaged_client_ends_the_round_with_its_name(tmp_path):
   store = _write(tmp_path)
   _flip_a_bit(_data_file(store), 20)

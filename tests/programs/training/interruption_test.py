@@ -8,6 +8,7 @@ import pytest
 from tff_clipping.programs.training.interruption import (
   Interrupted,
   Interruption,
+  shield,
 )
 
 
@@ -37,11 +38,10 @@ def test_a_program_under_nohup_does_not_end_with_its_terminal():
 
 
 def test_a_shielded_body_finishes_first():
-  interruption = Interruption()
   done = []
-  with pytest.raises(Interrupted), interruption.catch():
-    with interruption.shield():
-      with interruption.shield():
+  with pytest.raises(Interrupted), Interruption().catch():
+    with shield():
+      with shield():
         os.kill(os.getpid(), signal.SIGTERM)
         done.append('inner')
       done.append('outer')
@@ -59,7 +59,7 @@ def test_a_signal_whose_exception_was_lost_is_raised_after_the_next_shield():
     except Interrupted:
       done.append('lost')
     assert interruption.arrived.exit_code == 143
-    with interruption.shield():
+    with shield():
       done.append('shielded')
     done.append('never')
   assert done == ['lost', 'shielded']
@@ -67,6 +67,11 @@ def test_a_signal_whose_exception_was_lost_is_raised_after_the_next_shield():
 
 def test_handlers_are_restored():
   before = signal.getsignal(signal.SIGINT)
-  with Interruption().catch():
+  interruption = Interruption()
+  with interruption.catch():
     assert signal.getsignal(signal.SIGINT) != before
   assert signal.getsignal(signal.SIGINT) == before
+  # A shield holds nothing back then, nor raises what arrived before.
+  interruption.arrived = Interrupted(signal.SIGINT)
+  with shield():
+    pass

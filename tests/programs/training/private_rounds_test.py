@@ -1,7 +1,6 @@
 """Tests of a private round: saved, charged, released, and what it refuses.
 
-The rounds here are of a function that counts how often it ran: what a ledger
-and a store make of them is the claim.
+The rounds are those of `counted_rounds`.
 """
 
 import collections
@@ -12,9 +11,9 @@ import types
 
 import numpy as np
 import pytest
-import tensorflow_federated as tff
 
 from tests.programs import noised_scalar
+from tests.programs.counted_rounds import FIRST, Output, Run
 from tff_clipping import privacy
 from tff_clipping.programs.clients.client_sampling import (
   FixedSizeSampler,
@@ -24,88 +23,14 @@ from tff_clipping.programs.training import private_rounds
 from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.storage_errors import StorageError
 
-_Output = tff.learning.templates.LearningProcessOutput
-_FIRST = np.float32(0)
-
 
 class _Killed(BaseException):  # noqa: N818
   """Stands for a kill: nothing is done on the way out."""
 
 
-class _Run:
-  """A run in a folder whose programs end and begin again.
-
-  A round adds 1 to the number of all runs of rounds, so that two runs of one
-  round differ, as with fresh noise.
-  """
-
-  def __init__(self, folder, plan=None, seed=3):
-    self.folder = folder
-    folder.mkdir(exist_ok=True)
-    self.plan = plan or noised_scalar.plan()
-    self.sampler = build_private_sampler(
-      self.plan, noised_scalar.IDS, seed=seed
-    )
-    self.num_runs = 0
-    self.cohorts = []
-    self.released = []
-    self.start()
-
-  def start(self):
-    """Begins another program in the folder."""
-    self.ledger = privacy.PrivacyLedger(self.folder / 'ledger.jsonl', self.plan)
-    self.store = Checkpoints(self.folder / 'outcomes')
-
-  def kill(self):
-    self.ledger.close()
-
-  def restart(self, **kwargs):
-    """Returns the round and the state from which another program goes on."""
-    self.kill()
-    self.start()
-    return self.resume(**kwargs)
-
-  def resume(self, **kwargs):
-    return private_rounds.resume(self.ledger, self.store, _FIRST, **kwargs)
-
-  def next_fn(self, state, cohort):
-    self.num_runs += 1
-    self.cohorts.append(tuple(cohort))
-    metrics = collections.OrderedDict(
-      aggregator=noised_scalar.measured(self.plan)
-    )
-    return _Output(np.float32(self.num_runs), metrics)
-
-  def round(self, round_num, state, next_fn=None):
-    """Runs a round; returns the state after it."""
-    _, output = private_rounds.run_private_round(
-      next_fn or self.next_fn,
-      self.sampler,
-      self.ledger,
-      self.store,
-      state=state,
-      round_num=round_num,
-    )
-    self.released.append(output.state)
-    return output.state
-
-  def rounds(self, last):
-    """Runs rounds 1 to `last`; returns the state after them."""
-    state = _FIRST
-    for round_num in range(1, last + 1):
-      state = self.round(round_num, state)
-    return state
-
-  def files(self):
-    return sorted(path.name for path in self.store.folder.iterdir())
-
-  def charged(self):
-    return [(r.round_num, r.draw) for r in self.ledger.releases]
-
-
 @pytest.fixture(name='run')
 def _run(tmp_path):
-  run = _Run(tmp_path / 'run')
+  run = Run(tmp_path / 'run')
   yield run
   run.kill()
 
@@ -114,7 +39,7 @@ def _run(tmp_path):
 def _allocated(tmp_path):
   """A run whose rounds cannot be drawn anew."""
   plan = noised_scalar.plan(sampling='random_allocation')
-  run = _Run(tmp_path / 'allocated', plan)
+  run = Run(tmp_path / 'allocated', plan)
   yield run
   run.kill()
 
@@ -171,26 +96,20 @@ def test_a_run_goes_on_from_the_last_outcome(run):
 
 def test_a_pending_outcome_is_charged_and_never_run_again(run, monkeypatch):
   state = run.rounds(1)
-  _kill_before_the_charge(run, 2, state, monkeypatch)
-  run.start()
-  assert run.charged() == [(1, 0)]
-  assert run.resume() == (2, 2.0)
-  assert run.charged() == [(1, 0), (2, 0)]
-  assert run.num_runs == 2
-  assert run.restart() == (2, 2.0)
-  assert run.charged() == [(1, 0), (2, 0)]
-
-
-def test_a_pending_outcome_is_not_run_again_in_the_same_process(
-  run, monkeypatch
-):
-  state = run.rounds(1)
   with monkeypatch.context() as patch:
     patch.setattr(privacy.PrivacyLedger, 'charge', _killed)
     with pytest.raises(_Killed):
       run.round(2, state)
+  # Nor in the same process.
   with pytest.raises(privacy.RoundChargedError, match='Call .resume'):
     run.round(2, state)
+  run.kill()
+  run.start()
+  assert run.charged() == [(1, 0)]
+  assert run.resume() == (2, 2.0)
+  assert run.charged() == [(1, 0), (2, 0)]
+  assert run.restart() == (2, 2.0)
+  assert run.charged() == [(1, 0), (2, 0)]
   assert run.num_runs == 2
 
 
@@ -203,14 +122,14 @@ def test_a_full_disk_between_outcome_and_charge_leaves_a_pending_one(
   state = run.rounds(1)
   with monkeypatch.context() as patch:
     patch.setattr(privacy.PrivacyLedger, 'charge', full)
-    with pytest.raises(OSError, match='No space left'):
+    with pytest.raises(StorageError, match='The ledger could not .* No space'):
       run.round(2, state)
   assert run.restart() == (2, 2.0)
   assert run.charged() == [(1, 0), (2, 0)]
 
 
 def test_an_outcome_that_the_budget_refuses_is_set_aside(tmp_path, monkeypatch):
-  run = _Run(tmp_path / 'run', noised_scalar.plan(num_rounds=2))
+  run = Run(tmp_path / 'run', noised_scalar.plan(num_rounds=2))
   state = run.rounds(2)
   with monkeypatch.context() as patch:
     patch.setattr(privacy.PrivacyLedger, 'check_budget', lambda *args: None)
@@ -374,22 +293,11 @@ def test_outcomes_of_another_run_are_refused_and_nothing_is_moved(
   with pytest.raises(StorageError, match=reason):
     run.resume()
   assert (run.files(), run.charged()) == before
-  with pytest.raises(privacy.RoundChargedError, match='Call `resume'):
-    run.round(1, _FIRST)
+  # Nor does a loop go on that does not resume.
+  for round_num in (1, 4):
+    with pytest.raises(privacy.RoundChargedError, match='Call `resume'):
+      run.round(round_num, FIRST)
   assert run.num_runs == 3
-
-
-def test_a_run_that_lost_its_outcomes_may_begin_anew(run):
-  run.rounds(2)
-  run.kill()
-  shutil.rmtree(run.store.folder)
-  run.start()
-  with pytest.raises(StorageError, match='begin anew with `start_over=True`'):
-    run.resume()
-  assert run.resume(start_over=True) == (0, 0.0)
-  run.round(1, _FIRST)
-  assert run.charged() == [(1, 0), (2, 0), (1, 1)]
-  assert run.cohorts[2] == tuple(run.sampler.sample(1, 1)) != run.cohorts[0]
 
 
 def test_a_run_without_new_draws_may_not_begin_anew(allocated):
@@ -434,9 +342,7 @@ def test_an_older_state_is_refused_and_a_changed_one_is_not(run, num_rounds):
 def test_a_round_that_changes_nothing_goes_on(run):
   # As one that TFF rejects, of an aggregator that nobody has checked.
   for round_num in (1, 2, 3):
-    run.round(
-      round_num, _FIRST, lambda state, cohort: _Output(state.copy(), {})
-    )
+    run.round(round_num, FIRST, lambda state, cohort: Output(state.copy(), {}))
   assert run.charged() == [(1, 0), (2, 0), (3, 0)]
 
 
@@ -463,17 +369,6 @@ def test_only_what_is_damaged_is_moved_and_only_where_the_run_goes_on(run):
   assert aside.read_bytes() == b'{}' != content
 
 
-def test_a_loop_that_does_not_resume_is_refused(run):
-  run.rounds(2)
-  run.kill()
-  run.start()
-  with pytest.raises(privacy.RoundChargedError, match='Call `resume'):
-    run.round(1, _FIRST)
-  with pytest.raises(privacy.RoundChargedError, match='Call `resume'):
-    run.round(3, np.float32(2))
-  assert run.charged() == [(1, 0), (2, 0)]
-
-
 def test_of_two_threads_in_one_round_one_is_charged(run):
   def next_fn(state, cohort):
     # Another thread runs the round meanwhile.
@@ -481,7 +376,7 @@ def test_of_two_threads_in_one_round_one_is_charged(run):
     return run.next_fn(state, cohort)
 
   with pytest.raises(ValueError, match='`draw` must be the next one of round'):
-    run.round(1, _FIRST, next_fn)
+    run.round(1, FIRST, next_fn)
   assert run.charged() == [(1, 0)]
   assert run.restart() == (1, 1.0)
   assert sum(name.startswith('set_aside') for name in run.files()) == 1
@@ -489,18 +384,12 @@ def test_of_two_threads_in_one_round_one_is_charged(run):
   assert run.charged() == [(1, 0), (2, 0)]
 
 
-def test_two_programs_at_once_are_refused(run):
-  run.rounds(1)
-  with pytest.raises(privacy.LedgerInUseError):
-    privacy.PrivacyLedger(run.folder / 'ledger.jsonl', run.plan)
-
-
 def test_what_was_measured_and_may_be_released_is_saved(run):
   metrics = collections.OrderedDict(
     client_work=collections.OrderedDict(num_examples=np.int32(10)),
     aggregator=noised_scalar.measured(run.plan, clipped_count=np.int32(2)),
   )
-  run.round(1, _FIRST, lambda state, cohort: _Output(state, metrics))
+  run.round(1, FIRST, lambda state, cohort: Output(state, metrics))
   (outcome,) = run.store.outcomes()
   assert outcome.released == {'aggregator/clipping_norm': 1.0}
   assert b'num_examples' not in outcome.path.read_bytes()
@@ -565,7 +454,7 @@ def _sized(sampler_class, plan=None):
     ),
     (
       'poisson',
-      dict(next_fn=lambda state, cohort: _Output(state, {'a': object()})),
+      dict(next_fn=lambda state, cohort: Output(state, {'a': object()})),
       TypeError,
       '`next_fn` must return values, found ',
     ),
@@ -575,11 +464,11 @@ def test_what_cannot_be_charged_is_refused_and_nothing_is_saved(
   tmp_path, sampling, changed, error, message
 ):
   plan = noised_scalar.plan(sampling=sampling)
-  run = _Run(tmp_path / 'run', plan)
+  run = Run(tmp_path / 'run', plan)
   if 'sampler' in changed:
     run.sampler = changed['sampler'](plan)
   with pytest.raises(error, match=message):
-    run.round(changed.get('round_num', 1), _FIRST, changed.get('next_fn'))
+    run.round(changed.get('round_num', 1), FIRST, changed.get('next_fn'))
   assert run.num_runs == len(run.ledger.releases) == 0
   assert run.files() == []
   run.kill()
@@ -588,7 +477,7 @@ def test_what_cannot_be_charged_is_refused_and_nothing_is_saved(
 def test_the_ledger_knows_a_seed_of_cohorts_again(tmp_path):
   seeds = []
   for place, seed in enumerate((3, 3, 4)):
-    run = _Run(tmp_path / str(place), seed=seed)
+    run = Run(tmp_path / str(place), seed=seed)
     run.rounds(2)
     run.kill()
     seeds.append(privacy.read_ledger(run.folder).seeds)
@@ -619,7 +508,7 @@ def test_an_empty_cohort_is_released_and_charged(tmp_path):
     for seed in range(100)
     if not build_private_sampler(plan, ids, seed=seed).sample(1)
   )
-  run = _Run(tmp_path / 'run', plan, seed)
+  run = Run(tmp_path / 'run', plan, seed)
   process = noised_scalar.build_process(plan, None)
   state = run.round(
     1, process.initialize(), lambda state, cohort: process.next(state, cohort)
@@ -656,8 +545,8 @@ def test_a_seed_of_the_noise_is_a_caveat_and_allows_no_new_draw(run, noise_key):
 def test_strings_in_a_round_are_values(run):
   # As TFF returns a tensor of strings.
   names = np.array([b'a', b'bc'], object)
-  state = {'weights': _FIRST, 'names': names, 'name': b'c'}
-  run.round(1, _FIRST, lambda *args: _Output(state, {'names': names}))
+  state = {'weights': FIRST, 'names': names, 'name': b'c'}
+  run.round(1, FIRST, lambda *args: Output(state, {'names': names}))
   (outcome,) = run.store.outcomes()
   found = run.store.load(outcome, state)
   assert found['names'].tolist() == [b'a', b'bc']

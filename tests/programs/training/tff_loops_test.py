@@ -32,41 +32,36 @@ def _private(ledger, process=None, **kwargs):
   )
 
 
-def _build(build_process, *args, plan):
-  return build_process(
+@pytest.mark.parametrize(
+  ('build_process', 'optimizer', 'error', 'message'),
+  [
+    (
+      tff.learning.algorithms.build_unweighted_mime_lite,
+      tff.learning.optimizers.build_sgdm(0.1, 0.9),
+      ValueError,
+      '`process` must keep no second aggr',
+    ),
+    # It takes data, and would be given ids.
+    (
+      tff.learning.algorithms.build_unweighted_fed_avg,
+      tff.learning.optimizers.build_sgdm(0.1),
+      TypeError,
+      '`client_value` must be .*float32',
+    ),
+  ],
+)
+def test_what_takes_more_or_something_else_is_refused(
+  ledger, build_process, optimizer, error, message
+):
+  process = build_process(
     small_program.model_fn,
-    *args,
+    optimizer,
     model_aggregator=aggregators.dp_mean_factory(
-      clipping_norm=1.0, **plan.aggregator_parameters._asdict()
+      clipping_norm=1.0, **ledger.plan.aggregator_parameters._asdict()
     ),
   )
-
-
-def test_a_process_that_keeps_a_second_aggregate_is_refused(ledger):
-  process = _build(
-    tff.learning.algorithms.build_unweighted_mime_lite,
-    tff.learning.optimizers.build_sgdm(0.1, 0.9),
-    plan=ledger.plan,
-  )
-  with pytest.raises(ValueError, match='`process` must keep no second aggr'):
-    _private(ledger, process)
-
-
-def test_a_process_that_takes_data_is_given_no_ids(ledger):
-  process = _build(
-    tff.learning.algorithms.build_unweighted_fed_avg,
-    tff.learning.optimizers.build_sgdm(0.1),
-    plan=ledger.plan,
-  )
-  with pytest.raises(TypeError, match='`client_value` must be .*float32'):
+  with pytest.raises(error, match=message):
     _private(ledger, process, context=None)
-
-
-def test_data_in_place_of_the_number_of_a_round_are_refused(ledger):
-  private = _private(ledger)
-  with pytest.raises(TypeError, match='found a list: `sampler` draws the coho'):
-    private.next(private.initialize(), [[np.float32(1)]])
-  assert ledger.num_releases == 0
 
 
 def test_a_round_in_another_thread_names_the_line_to_add(ledger):

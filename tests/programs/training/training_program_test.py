@@ -193,15 +193,19 @@ def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(
   assert Checkpoints(tmp_path / 'checkpoints').rounds()[-1] == 2
 
 
-def test_the_rounds_before_one_that_fails_are_kept(tmp_path):
+@pytest.mark.parametrize('is_private', [False, True])
+def test_the_rounds_before_one_that_fails_are_kept(tmp_path, is_private):
+  ledger = small_program.open_ledger(tmp_path) if is_private else None
   process = small_program.build_process(
     fail_at=small_program.expected_weight(4)
   )
   with pytest.raises(RoundError, match='Round 4 failed'):
     small_program.program(
-      tmp_path, process=process, rounds_per_checkpoint=100
+      tmp_path, process=process, rounds_per_checkpoint=100, ledger=ledger
     ).run()
   assert Checkpoints(tmp_path / 'checkpoints').rounds()[-1] == 3
+  if is_private:
+    assert ledger.rounds == [1, 2, 3]
 
 
 @pytest.mark.parametrize('is_private', [False, True])
@@ -249,19 +253,23 @@ def test_stops_on_two_updates_in_a_row_that_tff_does_not_apply(
   assert _weight(result) == small_program.expected_weight(last_round)
 
 
-def test_a_program_ends_where_it_is_told_to_and_can_go_on(tmp_path):
+@pytest.mark.parametrize('is_private', [False, True])
+def test_a_program_ends_where_it_is_told_to_and_can_go_on(tmp_path, is_private):
+  ledger = small_program.open_ledger(tmp_path) if is_private else None
   stopped = small_program.program(
     tmp_path,
     rounds_per_evaluation=2,
     should_stop=lambda metrics: metrics['round_num'] == 3,
+    ledger=ledger,
   ).run()
   assert stopped.reason is StopReason.STOPPED
-  assert stopped.message == 'Stopped after round 3, as `should_stop` asked for.'
+  assert stopped.message.startswith('Stopped after round 3, as `should_stop`')
+  assert ('no guarantee: count all 6.' in stopped.message) == is_private
   assert stopped.round_num == 3
   # The last model is evaluated, though round 3 was not to be.
   evaluated = pd.read_csv(tmp_path / 'metrics.csv')['test_loss'].notna()
   assert evaluated.tolist() == [True, False, True, True]
-  result = small_program.program(tmp_path).run()
+  result = small_program.program(tmp_path, ledger=ledger).run()
   assert result.reason is StopReason.FINISHED
   assert _weight(result) == small_program.expected_weight(6)
 
@@ -301,6 +309,16 @@ def _fail(weights):
 _FIGURES = {'test_accuracy': 0.5, 'test_loss': 1.0}
 
 
+class _Measures(RoundWatcher):
+  """Measures what it is told."""
+
+  def __init__(self, found):
+    self._found = found
+
+  def measure(self, done):
+    return self._found
+
+
 @pytest.mark.parametrize(
   ('evaluate', 'message'),
   [
@@ -316,13 +334,20 @@ _FIGURES = {'test_accuracy': 0.5, 'test_loss': 1.0}
       lambda w: _FIGURES | {'test_accuracy': 'high'},
       "must return numbers, found `test_accuracy` 'high'",
     ),
+    (
+      _Measures(5),
+      '`_Measures.measure` must return a dict of numbers, found 5',
+    ),
+    (_Measures({'test_loss': 0.0}), 'measure` must not return `test_loss`'),
+    (_Measures({'way': 'far'}), "must return numbers, found `way` 'far'"),
   ],
 )
-def test_an_evaluation_that_cannot_be_used_ends_the_run(
-  tmp_path, evaluate, message
-):
+def test_what_cannot_be_in_a_row_ends_the_run(tmp_path, evaluate, message):
+  settings = dict(evaluate=evaluate)
+  if isinstance(evaluate, RoundWatcher):
+    settings = dict(watchers=[evaluate])
   with pytest.raises(RoundError, match=message):
-    small_program.program(tmp_path, evaluate=evaluate).run()
+    small_program.program(tmp_path, **settings).run()
 
 
 def test_a_signal_in_a_checkpoint_comes_after_it(tmp_path):
@@ -408,36 +433,6 @@ def test_fewer_rounds_than_were_run_are_refused(tmp_path):
   small_program.program(tmp_path, num_rounds=4).run()
   with pytest.raises(ValueError, match='`num_rounds` must be .* 4 by the last'):
     small_program.program(tmp_path, num_rounds=2).run()
-
-
-def test_the_charge_is_on_record_before_anything_is_released(tmp_path):
-  ledger, released = small_program.open_ledger(tmp_path), []
-
-  def evaluate(weights):
-    released.append(len(ledger.rounds))
-    return dict(test_accuracy=0.0, test_loss=1.0)
-
-  small_program.program(tmp_path, ledger=ledger, evaluate=evaluate).run()
-  assert released == [0, 1, 2, 3, 4, 5, 6]
-
-
-def test_a_run_that_was_stopped_says_which_epsilon_holds(tmp_path):
-  result = small_program.program(
-    tmp_path,
-    ledger=small_program.open_ledger(tmp_path),
-    should_stop=lambda metrics: metrics['round_num'] == 3,
-  ).run()
-  assert 'is no guarantee: count all 6.' in result.message
-
-
-def test_a_round_that_fails_costs_nothing(tmp_path):
-  ledger = small_program.open_ledger(tmp_path)
-  process = small_program.build_process(
-    fail_at=small_program.expected_weight(2)
-  )
-  with pytest.raises(RoundError, match='Round 2 failed'):
-    small_program.program(tmp_path, process=process, ledger=ledger).run()
-  assert ledger.rounds == [1]
 
 
 @pytest.mark.parametrize('is_private', [False, True])
@@ -566,38 +561,6 @@ def test_clients_are_shown_to_those_alone_that_say_so(tmp_path):
     before = done.model_before().trainable[0]
     assert before == small_program.expected_weight(done.round_num - 1)
     assert done.model.trainable[0] == before + total
-
-
-def test_a_round_is_recorded_again_when_its_model_was_the_last(tmp_path):
-  watcher = _Watcher(sees_clients=True)
-  _program(
-    tmp_path,
-    watcher,
-    rounds_per_evaluation=2,
-    should_stop=lambda metrics: metrics['round_num'] == 3,
-  ).run()
-  (_, first), _, (_, again) = watcher.seen[-3:]
-  assert (first.round_num, again.round_num) == (3, 3)
-  assert first.work is not None
-  assert again.work is None
-  assert again.metrics['test_accuracy'] == small_program.expected_weight(3)
-
-
-@pytest.mark.parametrize(
-  ('found', 'message'),
-  [
-    (5, 'must return a dict of numbers, found 5 after round 1'),
-    ({'test_loss': 0.0}, 'must not return `test_loss`'),
-    ({'epsilon': 0.0}, 'must not return `epsilon`'),
-  ],
-)
-def test_what_a_watcher_must_not_measure_is_refused(tmp_path, found, message):
-  class Wrong(RoundWatcher):
-    def measure(self, done):
-      return found
-
-  with pytest.raises(RoundError, match=f'`Wrong.measure` {message}'):
-    _program(tmp_path, Wrong()).run()
 
 
 def test_the_rounds_before_a_measurement_that_fails_are_kept(tmp_path):

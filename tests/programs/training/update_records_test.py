@@ -53,6 +53,13 @@ def test_other_rounds_are_not_written(tmp_path):
   assert not (tmp_path / 'updates').exists()
 
 
+def test_where_another_rule_clips_there_is_no_factor(tmp_path):
+  records = UpdateRecords(tmp_path, rounds=[0], clipping_norm=math.nan)
+  assert _watch(records, _round(1, 'ab', [1, 2], [10, 20])) == {}
+  factors = pd.read_csv(tmp_path / 'round_00000.csv')['clip_factor']
+  assert factors.isna().all()
+
+
 def test_an_empty_cohort_has_no_share(tmp_path):
   records = UpdateRecords(tmp_path, rounds=[0], clipping_norm=1.0)
   assert _watch(records, _round(1, [], [], [])) == {}

@@ -74,12 +74,7 @@ class CanaryClients:
   """
 
   def __init__(self, client_store, canaries: Canaries):
-    """Initializes the store.
-
-    Args:
-      client_store: Has `client_ids`, `element_spec` and `read_client`; see
-        `ClientStore`.
-      canaries: The canaries.
+    """Adds canaries to a `ClientStore`, or to what has its attributes.
 
     Raises:
       ValueError: If a client has the id of a canary.
@@ -101,10 +96,7 @@ class CanaryClients:
   def read_client(
     self, client_id: tf.Tensor
   ) -> collections.OrderedDict[str, tf.Tensor]:
-    """Returns all examples of a client or a canary, and their marks.
-
-    A TensorFlow function, as `ClientStore.read_client` is.
-    """
+    """Returns all examples and marks; see `ClientStore.read_client`."""
     is_canary = tf.strings.regex_full_match(client_id, f'{_PREFIX}.*')
 
     def read_canary():

@@ -34,9 +34,9 @@ class RunAudit(watchers.RoundWatcher):
   of `add_canary_products`; the last model is for the caller to record.
 
   A round is kept in a file of its own, `release_0000t.npy`, of one number for
-  each canary; memory and disk do not depend on the size of the model. A round
-  that is repeated after a crash overwrites its file. `model_0000t.npy` is of
-  the model itself, before the first round and after the last.
+  each canary. A round that is repeated after a crash overwrites its file.
+  `model_0000t.npy` is of the model, before the first round and after the last.
+  What writes a file raises `StorageError` if it cannot be written.
 
   Attributes:
     canaries: The canaries.
@@ -81,11 +81,7 @@ class RunAudit(watchers.RoundWatcher):
     )
 
   def record(self, done: watchers.Round) -> None:
-    """Keeps the initial model, or the release of a round; see the base class.
-
-    Raises:
-      StorageError: If the file cannot be written.
-    """
+    """Keeps the initial model or a release; see the base class."""
     if done.round_num == 0:
       self.record_model(0, done.model.trainable)
     elif _PRODUCTS in done.released:
@@ -98,18 +94,11 @@ class RunAudit(watchers.RoundWatcher):
       round_num: The number of the round, from 1.
       products: Those of the release with all directions, shape [m]: the
         measurement `canary_products` of the aggregator.
-
-    Raises:
-      StorageError: If the file cannot be written.
     """
     self._write('release', round_num, products)
 
   def record_model(self, round_num: int, weights: Sequence[np.ndarray]) -> None:
-    """Keeps the trainable weights of round 0, or of the last round.
-
-    Raises:
-      StorageError: If the file cannot be written.
-    """
+    """Keeps the trainable weights of round 0, or of the last round."""
     self._write('model', round_num, self.canaries.project(list(weights)))
 
   def write(self, *, confidence: float = 0.95) -> AuditResult:
@@ -121,7 +110,6 @@ class RunAudit(watchers.RoundWatcher):
 
     Raises:
       ValueError: If no release was kept, or one between two others is missing.
-      StorageError: If the file cannot be written.
     """
     releases = self._read('release')
     if list(releases) != list(range(1, len(releases) + 1)) or not releases:

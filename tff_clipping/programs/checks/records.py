@@ -24,10 +24,9 @@ _NOTHING_IS_CHARGED = 'The round is not released, and nothing is charged.'
 
 
 def has_record(process: Any) -> bool:
-  """Returns whether the aggregator of a process measures a record, by its type.
+  """Returns whether a learning or aggregation process measures a record.
 
-  The process is one that learns or aggregates. What the record says is known
-  when a round has run; see `check_mechanism`.
+  By its type: what the record says is known when a round has run.
   """
   result = process.next.type_signature.result
   measured = getattr(result, 'measurements', None)
@@ -103,11 +102,7 @@ def check_mechanism(metrics: Any, plan: BasePlan) -> Mechanism | None:
 
 
 def _check_bounds(record: Mechanism, plan: BasePlan) -> None:
-  """Raises if clients bring the noise, and a cohort may have too little of it.
-
-  A least cohort below the plan's has larger shares, and a largest above the
-  plan's more of them: more noise than is charged for.
-  """
+  """Raises if clients bring the noise, and a cohort may have too little."""
   if record.min_clients is None or record.max_clients is None:
     return
   if not isinstance(plan, PrivacyPlan):
@@ -118,6 +113,8 @@ def _check_bounds(record: Mechanism, plan: BasePlan) -> None:
       f'which no other is proved, found {plan.accountant!r}. '
       f'{_NOTHING_IS_CHARGED}'
     )
+  # A least cohort below the plan's has larger shares, and a largest above the
+  # plan's more of them: more noise than is charged for.
   shares = plan.share_parameters
   least = shares.min_clients_per_round
   largest = shares.max_clients_per_round

@@ -64,8 +64,8 @@ class ClientSampler(abc.ABC):
   def digest(self) -> str | None:
     """A digest of what decides all cohorts; `None` where it is not known.
 
-    A ledger keeps it under noise that is correlated between rounds, to refuse
-    other cohorts in the midst of a run.
+    Under correlated noise and random allocation, a ledger refuses other cohorts
+    by it in the midst of a run.
     """
     return None
 
@@ -73,8 +73,7 @@ class ClientSampler(abc.ABC):
   def seed_digest(self) -> str | None:
     """A digest of the seed; `None` where it is not known.
 
-    A ledger keeps it, so that two runs with one seed, whose cohorts are not
-    independent, are not added up as if they were.
+    By it, two runs with one seed are not added up as if they were independent.
     """
     return None
 
@@ -111,7 +110,7 @@ class _Seeded(ClientSampler):
 
   @functools.cached_property
   def digest(self) -> str:
-    """Of both, and of what this version of NumPy makes of the seed."""
+    """Also of what this version of NumPy makes of the seed."""
     order = self._rng(0).permutation(len(self.client_ids))
     decides = [
       type(self).__name__,
@@ -155,14 +154,15 @@ class PoissonSampler(_Seeded):
 
 
 class RandomAllocationSampler(_Seeded):
-  """Each client takes part in one round of each epoch, which it draws itself.
+  """Each client takes part in one round of each epoch, by `draw_round`.
 
-  By `draw_round`, so that a device with a secret key of its own could draw it.
-  The size of a cohort varies, and may be 0: that round adds noise alone.
+  A device with a secret key of its own could draw it. The size of a cohort
+  varies, and may be 0: that round adds noise alone.
   """
 
   # The last epoch that was asked for, the clients in the order of their rounds,
-  # and where in it each round begins.
+  # and where in it each round begins. For each round of an epoch, to draw them
+  # is the work of one cohort.
   _latest: tuple[int, np.ndarray, np.ndarray] | None = None
 
   def __init__(
@@ -185,11 +185,7 @@ class RandomAllocationSampler(_Seeded):
     self._key = derive_key(self._seed)
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
-    """Returns the cohort of a round; see `ClientSampler`.
-
-    The first round that is asked for of an epoch draws the rounds of all
-    clients: for each round of an epoch, that is the work of one cohort.
-    """
+    """Returns the cohort of a round; see `ClientSampler`."""
     self._check_first_draw(draw)
     epoch, place = divmod(round_num - 1, self._rounds_per_epoch)
     if self._latest is None or self._latest[0] != epoch:
@@ -199,20 +195,12 @@ class RandomAllocationSampler(_Seeded):
 
   def _draw_epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the clients by their rounds, and where each round begins."""
-    places = np.fromiter(
-      (
-        draw_round(
-          client_id,
-          key=self._key,
-          epoch=epoch,
-          rounds_per_epoch=self._rounds_per_epoch,
-        )
-        for client_id in self.client_ids
-      ),
-      np.int64,
-      len(self.client_ids),
-    )
-    sizes = np.bincount(places, minlength=self._rounds_per_epoch)
+    num_rounds = self._rounds_per_epoch
+    places = [
+      draw_round(each, key=self._key, epoch=epoch, rounds_per_epoch=num_rounds)
+      for each in self.client_ids
+    ]
+    sizes = np.bincount(places, minlength=num_rounds)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     return np.argsort(places, kind='stable'), starts
 
@@ -291,9 +279,9 @@ class RoundRobinSampler(FixedSizeSampler):
 class GroupedPoissonSampler(RoundRobinSampler):
   """Groups that take turns, and a secret draw from the one whose turn it is.
 
-  The groups are those of a `RoundRobinSampler`. Each client of the group whose
-  turn it is takes part with probability `clients_per_round` * `min_separation`
-  / population, independently: `clients_per_round` of them are expected.
+  Each client of the group takes part with probability `clients_per_round` *
+  `min_separation` / population, independently: `clients_per_round` of them are
+  expected.
   """
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
@@ -402,10 +390,7 @@ def build_private_sampler(
 
 
 def _slow_digest(text: str, what: str) -> str:
-  """Returns a digest that is slow to compute, for a file that may get out.
-
-  The seed is not found by trying all: not one of 64 bits or more.
-  """
+  """Returns a digest of which no seed of 64 bits is found by trying all."""
   salt = f'tff_clipping {what}'.encode()
   return hashlib.scrypt(text.encode(), salt=salt, n=2**14, r=8, p=1).hex()
 
@@ -428,9 +413,7 @@ def _check_ids(client_ids: Any) -> None:
 
 
 def _draw(rng: np.random.Generator, population: int, size: int) -> np.ndarray:
-  """Returns a uniform subset of the numbers below `population`.
-
-  It costs what the subset costs: a cohort is drawn by its size, which has the
-  binomial law, and not by a coin for each client of a large population.
-  """
+  """Returns a uniform subset of the numbers below `population`."""
+  # A cohort is drawn by its size, which has the binomial law, and not by a coin
+  # for each client of a large population.
   return rng.choice(population, size, replace=False)

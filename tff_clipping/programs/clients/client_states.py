@@ -91,7 +91,7 @@ class ClientStates:
     self._folder = pathlib.Path(folder)
     self._client_ids = frozenset(client_ids)
     # By client, the rounds of its versions, in order.
-    self._versions: dict[str, list[int]] = {}
+    self._versions: dict[str, list[int]] = collections.defaultdict(list)
     with storage_errors.writing(f'The folder {self._folder}'):
       self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
       # A program that was killed may have left it.
@@ -105,22 +105,20 @@ class ClientStates:
       DamagedStatesError: If the store has rounds of another run.
       StorageError: If it could not be written.
     """
-    if self._rounds() and self._contents.get('id') != outcome_id:
+    rounds = self._rounds()
+    if rounds and self._contents.get('id') != outcome_id:
       raise DamagedStatesError(
         f'The states of clients in {self._folder} are of another run, which '
-        f'has {len(self._rounds())} rounds there, and there is no checkpoint: '
-        'use another folder.'
+        f'has {len(rounds)} rounds there, and there is no checkpoint: use '
+        'another folder.'
       )
-    contents = self._expected_contents() | {'id': outcome_id}
+    self._contents = self._expected_contents() | {'id': outcome_id}
     with storage_errors.writing('What the clients keep'):
       # Of a program that was killed before its first outcome was saved.
-      for round_num in self._rounds():
-        shutil.rmtree(self._path(round_num))
+      self._remove_from(0)
       (self._folder / _DROPPED).unlink(missing_ok=True)
       with atomic_files.replacing(self._folder / _CONTENTS) as path:
-        path.write_text(json.dumps(contents))
-    self._contents = contents
-    self._versions = {}
+        path.write_text(json.dumps(self._contents))
 
   def resume(self, round_num: int, outcome_id: str) -> None:
     """Goes on from a checkpoint, of this round and with this id.
@@ -128,8 +126,11 @@ class ClientStates:
     Raises:
       DamagedStatesError: If the store is not the one that was written with it.
     """
-    found = self._contents.get('id')
+    found, dropped = self._contents.get('id'), 0
+    with contextlib.suppress(OSError, ValueError):
+      dropped = int((self._folder / _DROPPED).read_text())
     if round_num:
+      found = None
       with contextlib.suppress(OSError, ValueError):
         found = json.loads((self._path(round_num) / _ROUND).read_text())['id']
     if found != outcome_id:
@@ -139,16 +140,13 @@ class ClientStates:
         'another run, or lost. Restore them from a copy, or start in another '
         'folder.'
       )
-    dropped = 0
-    with contextlib.suppress(OSError, ValueError):
-      dropped = int((self._folder / _DROPPED).read_text())
     if dropped > round_num:
       raise DamagedStatesError(
         f'The states of clients in {self._folder} are newer than the '
         f'checkpoint of round {round_num}: those before round {dropped} were '
         'dropped. Restore them from the same copy as the checkpoint.'
       )
-    self._versions = collections.defaultdict(list)
+    self._versions.clear()
     for each in self._rounds():
       for path in self._path(each).iterdir():
         if path.name != _ROUND:
@@ -166,7 +164,7 @@ class ClientStates:
         f'`client_id` must be one of the store, found {client_id!r}.'
       )
     name = _file_name(client_id)
-    rounds = [r for r in self._versions.get(name, ()) if r < round_num]
+    rounds = [r for r in self._versions[name] if r < round_num]
     if not rounds:
       return [np.zeros(shape, dtype) for dtype, shape in self._tensors]
     path = self._path(rounds[-1]) / name
@@ -213,9 +211,7 @@ class ClientStates:
     ]
     unfinished = self._folder / _UNFINISHED
     with storage_errors.writing(f'What the clients keep of round {round_num}'):
-      for each in reversed(self._rounds()):
-        if each >= round_num:
-          shutil.rmtree(self._path(each))
+      self._remove_from(round_num)
       shutil.rmtree(unfinished, ignore_errors=True)
       unfinished.mkdir(mode=0o700)
       for place, client_id in enumerate(cohort):
@@ -227,10 +223,8 @@ class ClientStates:
       atomic_files.sync_tree(unfinished)
       os.rename(unfinished, self._path(round_num))
       atomic_files.sync(self._folder)
-    for rounds in self._versions.values():
-      rounds[:] = [r for r in rounds if r < round_num]
     for client_id in cohort:
-      self._versions.setdefault(_file_name(client_id), []).append(round_num)
+      self._versions[_file_name(client_id)].append(round_num)
 
   def drop_before(self, round_num: int) -> None:
     """Drops the versions that no round after `round_num` reads.
@@ -252,6 +246,14 @@ class ClientStates:
       for each in self._rounds():
         if each < round_num and len(os.listdir(self._path(each))) <= 1:
           shutil.rmtree(self._path(each))
+
+  def _remove_from(self, first: int) -> None:
+    """Removes the versions of a round and of all after it, the last first."""
+    for each in reversed(self._rounds()):
+      if each >= first:
+        shutil.rmtree(self._path(each))
+    for rounds in self._versions.values():
+      rounds[:] = [r for r in rounds if r < first]
 
   def _rounds(self) -> list[int]:
     """Returns the rounds that have versions, in order."""

@@ -9,6 +9,7 @@ are written once, and a store is never changed.
 """
 
 import collections
+import copy
 import hashlib
 import os
 import pathlib
@@ -52,13 +53,13 @@ class ClientStore:
     features, self.client_ids, self.num_examples = store_files.open_folder(
       self.path
     )
-    self.element_spec = collections.OrderedDict(
+    self._stored = collections.OrderedDict(
       (name, tf.TensorSpec(shape, dtype)) for name, shape, dtype in features
     )
+    self.element_spec: Any = self._stored
+    self._preprocess_fns: tuple[Callable, ...] = ()
 
-  def read_client(
-    self, client_id: tf.Tensor
-  ) -> collections.OrderedDict[str, tf.Tensor]:
+  def read_client(self, client_id: tf.Tensor) -> Any:
     """Returns all examples of a client; a TensorFlow function.
 
     Args:
@@ -73,13 +74,16 @@ class ClientStore:
       tf.errors.DataLossError: If what is read is not what was written.
     """
     try:
-      return store_files.read_client(self.path, client_id, self.element_spec)
+      examples = store_files.read_client(self.path, client_id, self._stored)
     except tf.errors.NotFoundError:
       if _text(client_id) in self.client_ids:
         raise  # A file of the store.
       raise KeyError(
         f'`client_id` must be in the store, found {_text(client_id)!r}.'
       ) from None
+    for preprocess_fn in self._preprocess_fns:
+      examples = _preprocessed(preprocess_fn, examples)
+    return examples
 
   def create_dataset(self, client_id: str) -> tf.data.Dataset:
     """Returns the examples of one client as a data set of single examples.
@@ -97,8 +101,8 @@ class ClientStore:
       [collections.OrderedDict[str, tf.Tensor]],
       collections.OrderedDict[str, tf.Tensor],
     ],
-  ) -> 'PreprocessedClients':
-    """Returns the clients with a function applied to what they read.
+  ) -> 'ClientStore':
+    """Returns the store with a function applied to what a client reads.
 
     Each client applies it to its examples once a round. A layer of the model
     does the same in every local step: scaling the images there takes a tenth of
@@ -115,63 +119,31 @@ class ClientStore:
       ValueError: If it does not keep the number of examples. Where only a round
         shows that, the round fails.
     """
-    return PreprocessedClients(self, preprocess_fn)
-
-
-class PreprocessedClients:
-  """The clients of a store, with a function applied to what they read.
-
-  Attributes:
-    client_ids: The ids of all clients.
-    element_spec: The `tf.TensorSpec` of each feature of one example.
-  """
-
-  def __init__(self, store: ClientStore, preprocess_fn: Callable):
-    """Initializes the clients; see `ClientStore.preprocess`."""
-    self._store = store
-    self._preprocess_fn = preprocess_fn
-    self.client_ids = store.client_ids
     with tf.Graph().as_default():
       examples = preprocess_fn(
-        collections.OrderedDict(
-          (name, tf.zeros([_NUM_TRIED, *spec.shape], spec.dtype))
-          for name, spec in store.element_spec.items()
+        tf.nest.map_structure(
+          lambda spec: tf.zeros([_NUM_TRIED, *spec.shape], spec.dtype),
+          self.element_spec,
         )
       )
-    if not all(map(tf.is_tensor, tf.nest.flatten(examples))):
-      raise TypeError(
-        '`preprocess_fn` must return tensors, by the names of the features, '
-        f'found {examples!r}.'
-      )
     for values in tf.nest.flatten(examples):
+      if not tf.is_tensor(values):
+        raise TypeError(
+          '`preprocess_fn` must return tensors, by the names of the features, '
+          f'found {examples!r}.'
+        )
       if not values.shape[:1].is_compatible_with([_NUM_TRIED]):
         raise ValueError(
           '`preprocess_fn` must keep the first dimension, which is that of all '
           'examples of a client: a function of one example goes into '
           f'`tf.map_fn`. Found {values.shape} for {_NUM_TRIED} examples.'
         )
-    self.element_spec = tf.nest.map_structure(
+    clients = copy.copy(self)
+    clients._preprocess_fns = (*self._preprocess_fns, preprocess_fn)
+    clients.element_spec = tf.nest.map_structure(
       lambda values: tf.TensorSpec(values.shape[1:], values.dtype), examples
     )
-
-  def read_client(
-    self, client_id: tf.Tensor
-  ) -> collections.OrderedDict[str, tf.Tensor]:
-    """Returns all examples of a client; see `ClientStore.read_client`."""
-    stored = self._store.read_client(client_id)
-    examples = self._preprocess_fn(stored)
-    num_stored = tf.shape(tf.nest.flatten(stored)[0])[0]
-    checks = [
-      tf.debugging.assert_equal(
-        tf.shape(values)[0],
-        num_stored,
-        message='`preprocess_fn` must keep the number of examples.',
-      )
-      for values in tf.nest.flatten(examples)
-    ]
-    # Outside of a graph they have been made, and are none.
-    with tf.control_dependencies([c for c in checks if c is not None]):
-      return tf.nest.map_structure(tf.identity, examples)
+    return clients
 
 
 def write_client_store(
@@ -201,8 +173,6 @@ def write_client_store(
       the ids do not fit together.
     OSError: If `cache_dir` cannot be written.
   """
-  if not isinstance(name, str) or not name or pathlib.Path(name).name != name:
-    raise ValueError(f'`name` must be that of a folder, found {name!r}.')
   examples = collections.OrderedDict(
     (feature, _checked_array(feature, array))
     for feature, array in examples.items()
@@ -244,7 +214,6 @@ def write_client_store(
   for client, client_id in enumerate(client_ids):
     digest.update(f'{client_id} {sizes[client]};'.encode())
     digest.update(rows[ends[client] : ends[client + 1]].data)
-  path = pathlib.Path(cache_dir) / f'{name}-{digest.hexdigest()}'
 
   def clients():
     # Many clients are picked at a time: it costs as much as to pick one.
@@ -263,8 +232,7 @@ def write_client_store(
     (feature, array.shape[1:], array.dtype.name)
     for feature, array in examples.items()
   ]
-  store_files.write_folder(path, features, _checked(clients()))
-  return ClientStore(path)
+  return _write(cache_dir, name, digest, features, clients())
 
 
 def write_client_data(
@@ -282,7 +250,8 @@ def write_client_data(
 
   Raises:
     TypeError: If `client_data` is none.
-    ValueError: If a feature is not a number of a fixed shape.
+    ValueError: If `name` is no name of a folder, or a feature is not a number
+      of a fixed shape.
     OSError: If `cache_dir` cannot be written.
   """
   if not isinstance(client_data, tff.simulation.datasets.ClientData):
@@ -326,10 +295,8 @@ def write_client_data(
     for array in read(client_id):
       digest.update(f'{array.shape};'.encode())
       digest.update(np.ascontiguousarray(array).data)
-  path = pathlib.Path(cache_dir) / f'{name}-{digest.hexdigest()}'
-  clients = _checked((client_id, read(client_id)) for client_id in client_ids)
-  store_files.write_folder(path, features, clients)
-  return ClientStore(path)
+  clients = ((client_id, read(client_id)) for client_id in client_ids)
+  return _write(cache_dir, name, digest, features, clients)
 
 
 def default_cache_dir() -> pathlib.Path:
@@ -346,6 +313,38 @@ def default_cache_dir() -> pathlib.Path:
       'or by XDG_CACHE_HOME.'
     ) from e
   return pathlib.Path(base) / 'tff_clipping'
+
+
+def _write(
+  cache_dir: str | os.PathLike,
+  name: str,
+  digest: 'hashlib.blake2b',
+  features: store_files.Features,
+  clients: store_files.Clients,
+) -> ClientStore:
+  """Writes a store under its name and digest, unless it is there already."""
+  if not isinstance(name, str) or not name or pathlib.Path(name).name != name:
+    raise ValueError(f'`name` must be that of a folder, found {name!r}.')
+  path = pathlib.Path(cache_dir) / f'{name}-{digest.hexdigest()}'
+  store_files.write_folder(path, features, _checked(clients))
+  return ClientStore(path)
+
+
+def _preprocessed(preprocess_fn: Callable, stored: Any) -> Any:
+  """Returns what a function makes of examples; fails if it drops some."""
+  examples = preprocess_fn(stored)
+  num_stored = tf.shape(tf.nest.flatten(stored)[0])[0]
+  checks = [
+    tf.debugging.assert_equal(
+      tf.shape(values)[0],
+      num_stored,
+      message='`preprocess_fn` must keep the number of examples.',
+    )
+    for values in tf.nest.flatten(examples)
+  ]
+  # Outside of a graph they have been made, and are none.
+  with tf.control_dependencies([c for c in checks if c is not None]):
+    return tf.nest.map_structure(tf.identity, examples)
 
 
 def _checked(
@@ -410,8 +409,5 @@ def _checked_array(feature: str, array) -> np.ndarray:
 
 
 def _new_digest() -> 'hashlib.blake2b':
-  """Begins the digest in a folder's name, which is another for each format.
-
-  So what an older version has written is left alone, and written anew.
-  """
+  """Begins the digest in a folder's name, which is another for each format."""
   return hashlib.blake2b(f'{store_files.FORMAT};'.encode(), digest_size=8)

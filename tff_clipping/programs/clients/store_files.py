@@ -39,9 +39,8 @@ FORMAT = 4
 _BATCH_CLIENTS = 10_000
 _BATCH_BYTES = 2**27
 _MANIFEST = 'manifest.json'
-# With a number, as checkpoints have. In each read, TensorFlow looks for one in
-# the name, and else in that of each folder above, by expressions that it
-# compiles anew: a third of the time of a read.
+# With a number, as checkpoints have: in each read, TensorFlow would look for
+# one in the names of all folders above, in a third of the time of the read.
 _PACK = 'clients-0'
 # What is kept of each client, and of all in the order of packing.
 _CONTENT = 'content/'
@@ -66,12 +65,9 @@ Clients: TypeAlias = Iterable[tuple[str, Sequence[np.ndarray]]]
 def read_client(
   path: pathlib.Path, client_id: tf.Tensor, specs: Mapping[str, tf.TensorSpec]
 ) -> collections.OrderedDict[str, tf.Tensor]:
-  """Returns the features of a client; a TensorFlow function.
+  """Returns the features of a client in a folder; a TensorFlow function.
 
-  Args:
-    path: The folder.
-    client_id: The id, a string scalar.
-    specs: What each feature of one example is, in the order of writing.
+  `specs` are the features of one example, in the order of writing.
 
   Raises:
     tf.errors.NotFoundError: If there is no such client.
@@ -106,15 +102,11 @@ def read_client(
 def open_folder(
   path: pathlib.Path,
 ) -> tuple[Features, tuple[str, ...], tuple[int, ...]]:
-  """Checks a folder that `write_folder` made, and returns what it holds.
-
-  Returns:
-    The features, the ids of the clients and their numbers of examples, in the
-    order in which they were written.
+  """Returns the features of a folder, its clients and their sizes, in order.
 
   Raises:
-    ClientStoreError: If it is none, or a file is missing or not of the size
-      that was written.
+    ClientStoreError: If `write_folder` did not make it, or a file is missing or
+      not of the size that was written.
   """
   try:
     manifest = json.loads((path / _MANIFEST).read_text())
@@ -149,11 +141,7 @@ def open_folder(
 def write_folder(
   path: pathlib.Path, features: Features, clients: Clients
 ) -> None:
-  """Writes a folder, unless it is there already: then no client is asked for.
-
-  Raises:
-    OSError: If it cannot be written.
-  """
+  """Writes a folder, unless it is there already."""
   if path.exists():
     return
   with storage_errors.writing(f'The clients in {path}'):
@@ -248,8 +236,7 @@ def _batches(clients: Clients) -> Iterator[Sequence[tuple[str, int, bytes]]]:
 def _new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
   """Gives a folder beside `path`, which is deleted if it is still there.
 
-  What writers that were killed have left is deleted as well, once nobody else
-  writes.
+  Once nobody else writes, what killed writers have left is deleted too.
   """
   # Not by `tempfile`, whose folders nobody else can read: this one is for those
   # that the user's umask lets in.

@@ -7,7 +7,6 @@ A file has a line of JSON, the arrays of the state one after the other, and the
 CRC-32 of both, by which a file that was cut off or damaged is found.
 """
 
-import dataclasses
 import json
 import logging
 import os
@@ -15,7 +14,7 @@ import pathlib
 import secrets
 import zlib
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import tree
@@ -33,8 +32,7 @@ class DamagedCheckpointError(storage_errors.StorageError):
   """A checkpoint is not what was written."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Charge:
+class Charge(NamedTuple):
   """To what a private outcome belongs.
 
   Attributes:
@@ -49,8 +47,7 @@ class Charge:
   draw: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Outcome(NamedTuple):
   """What is known of a checkpoint without its state.
 
   Attributes:
@@ -237,7 +234,7 @@ def _kind(array: np.ndarray) -> tuple[Any, ...]:
 
 
 def _type_name(dtype: np.dtype) -> str:
-  """Returns the name of a type, by which `np.dtype` makes it again."""
+  """Returns the name by which `np.dtype` makes a type again."""
   return dtype.str if dtype.kind in 'SU' else dtype.name
 
 
@@ -250,7 +247,7 @@ def _write(file: BinaryIO, outcome: Outcome, leaves: list[Any]) -> None:
     'format': _FORMAT,
     'id': outcome.id,
     'round_num': outcome.round_num,
-    'charge': outcome.charge and dataclasses.asdict(outcome.charge),
+    'charge': outcome.charge and outcome.charge._asdict(),
     'released': outcome.released,
     'arrays': [[_type_name(a.dtype), list(a.shape)] for a in arrays],
   }

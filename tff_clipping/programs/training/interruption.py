@@ -1,4 +1,9 @@
-"""Ctrl-C, SIGTERM and SIGHUP, at a moment that leaves the files in order."""
+"""Ctrl-C, SIGTERM and SIGHUP, at a moment that leaves the files in order.
+
+An exception that a signal raises can be lost: Python drops it in a destructor,
+and TensorFlow makes another one of it. So a signal that arrived is kept, and
+raised again at the end of the next `shield`.
+"""
 
 import contextlib
 import signal
@@ -27,55 +32,66 @@ class Interrupted(BaseException):  # noqa: N818
 
 
 class Interruption:
-  """Turns signals into `Interrupted`, but not within `shield`.
+  """The signals of a program, from `catch` on.
 
-  An exception that a signal raises can be lost: Python drops it in a
-  destructor, and TensorFlow makes another one of it. So a signal that arrived
-  is kept, and raised again at the end of the next `shield`.
+  Attributes:
+    arrived: What the last signal raises, or should have; `None` without one.
   """
 
-  def __init__(self):
-    """Initializes it: nothing is caught, and nothing held back."""
-    self._shielded = 0
-    self._arrived = None
-
-  @property
-  def arrived(self) -> Interrupted | None:
-    """What the last signal raises, or should have; `None` without one."""
-    return None if self._arrived is None else Interrupted(self._arrived)
+  arrived: Interrupted | None = None
+  _num_shields = 0
 
   @contextlib.contextmanager
   def catch(self) -> Iterator[None]:
     """Raises `Interrupted` in the body when a signal arrives."""
-    if threading.current_thread() is not threading.main_thread():
+    global _caught
+    if not _in_main_thread():
       # Signals reach the main thread alone; there is nothing to catch here.
       yield
       return
-    previous = {
+    before = _caught
+    handlers = {
       signum: signal.signal(signum, self._handle)
       for signum in _SIGNALS
       # `nohup` has a program ignore that its terminal is closed.
       if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN
     }
+    _caught = self
     try:
       yield
     finally:
-      for signum, handler in previous.items():
+      _caught = before
+      for signum, handler in handlers.items():
         signal.signal(signum, handler)
-
-  @contextlib.contextmanager
-  def shield(self) -> Iterator[None]:
-    """Lets the body finish first: a signal in it, or lost, is raised then."""
-    self._shielded += 1
-    try:
-      yield
-    finally:
-      self._shielded -= 1
-    if not self._shielded and self._arrived is not None:
-      raise Interrupted(self._arrived)
 
   def _handle(self, signum: int, frame) -> None:
     del frame
-    self._arrived = signum
-    if not self._shielded:
-      raise Interrupted(signum)
+    self.arrived = Interrupted(signum)
+    if not self._num_shields:
+      raise self.arrived
+
+
+_caught: Interruption | None = None
+
+
+@contextlib.contextmanager
+def shield() -> Iterator[None]:
+  """Lets the body finish first: a signal in it, or lost, is raised then.
+
+  Where nothing catches signals, it does nothing.
+  """
+  caught = _caught if _in_main_thread() else None
+  if caught is None:
+    yield
+    return
+  caught._num_shields += 1
+  try:
+    yield
+  finally:
+    caught._num_shields -= 1
+  if not caught._num_shields and caught.arrived is not None:
+    raise caught.arrived
+
+
+def _in_main_thread() -> bool:
+  return threading.current_thread() is threading.main_thread()

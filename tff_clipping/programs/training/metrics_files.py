@@ -28,14 +28,12 @@ class MetricsFiles(RoundWatcher):
   """Keeps the metrics of every round in files.
 
   The CSV file is that of `tff.program.CSVFileReleaseManager`, which however
-  writes all rows for each new one. This one adds a line. A row survives a kill
-  when the round is recorded, and a power cut when its checkpoint is written.
-  What a crash leaves of a line is dropped when the file is opened again: it was
-  of no round that was recorded and synced.
+  writes all rows for each new one. A row survives a kill when the round is
+  recorded, and a power cut when its checkpoint is written. What a crash leaves
+  of a line is dropped when the file is opened again.
 
-  A round that comes again takes the place of all rows from that round on. A run
-  that begins anew, with round 0, is another one: it never takes the place of
-  rows of rounds.
+  A round that comes again takes the place of all rows from that round on, but
+  round 0 never takes the place of rows of rounds: it is of another run.
 
   The log shows the metrics from the verbosity of INFO on.
   """
@@ -60,8 +58,8 @@ class MetricsFiles(RoundWatcher):
     self._path = pathlib.Path(metrics_path)
     self._fields: list[str] = [_KEY]
     self._rows: list[dict[str, Any]] = []
-    # The bytes of the file as it was written; -1 if it holds more.
-    self._size = -1
+    # The bytes of the file as it was written: one of another size is replaced.
+    self._size = 0
     self._writer: tf.summary.SummaryWriter | None = None
     with storage_errors.writing('The metrics'):
       if self._path.exists():
@@ -114,13 +112,12 @@ class MetricsFiles(RoundWatcher):
     for name in sorted(metrics.keys() - {_KEY}):
       row[name] = np.array(metrics[name]).tolist()
     rows = [before for before in self._rows if before[_KEY] < round_num]
-    new_fields = [name for name in row if name not in self._fields]
-    fields = [*self._fields, *new_fields]
+    fields = [*dict.fromkeys([*self._fields, *row])]
     # Somebody else may have changed the file.
     is_as_written = (
       self._path.exists() and self._path.stat().st_size == self._size
     )
-    if len(rows) == len(self._rows) and not new_fields and is_as_written:
+    if is_as_written and rows == self._rows and fields == self._fields:
       self._append(row)
     else:
       self._replace(fields, [*rows, row])
@@ -140,7 +137,7 @@ class MetricsFiles(RoundWatcher):
   def _replace(
     self, fields: Sequence[str], rows: Sequence[Mapping[str, Any]]
   ) -> None:
-    heading = {name: name for name in fields}
+    heading = dict(zip(fields, fields, strict=True))
     with atomic_files.replacing(self._path) as new:
       size = new.write_bytes(_to_lines(fields, [heading, *rows]))
     self._size = size
@@ -165,9 +162,8 @@ class MetricsFiles(RoundWatcher):
         f'The metrics {self._path} are damaged. Move the file away to go on '
         f'without the rounds in it: {e}'
       ) from e
-    if whole == data:
-      self._size = len(data)
-    else:
+    self._size = len(whole)
+    if whole != data:
       _LOGGER.warning(
         'The last line of %s was cut short and is left out: %r',
         self._path,
@@ -227,11 +223,10 @@ def _to_lines(
 
 
 def _to_record(metrics: Mapping[str, Any]) -> bytes:
-  """Returns the one record of TensorBoard with all metrics of a round.
+  """Returns one record of TensorBoard with all metrics of a round.
 
-  TensorBoard shows what it shows of `tff.program.TensorBoardReleaseManager`,
-  which writes a record for each metric: a hundredth of a round of a small
-  model.
+  `tff.program.TensorBoardReleaseManager` writes a record for each metric, which
+  takes a hundredth of a round of a small model.
   """
   record = summary_pb2.Summary()
   for name, number in metrics.items():

@@ -35,9 +35,7 @@ from tff_clipping.programs.training.training_program import (
 from tff_clipping.programs.training.watchers import RoundWatcher
 
 Clients: TypeAlias = (
-  client_store.ClientStore
-  | client_store.PreprocessedClients
-  | tff.simulation.datasets.ClientData
+  client_store.ClientStore | tff.simulation.datasets.ClientData
 )
 # In the folder of a run.
 _LEDGER = 'ledger.jsonl'

@@ -25,7 +25,7 @@ import hashlib
 import numbers
 import secrets
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ from tff_clipping.privacy.ledger.ledger import (
 from tff_clipping.programs.checks import cohort_checks, records
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.clients.client_states import ClientStates
-from tff_clipping.programs.training import round_metrics
+from tff_clipping.programs.training import interruption, round_metrics
 from tff_clipping.programs.training.checkpoints import (
   Charge,
   Checkpoints,
@@ -62,11 +62,10 @@ class _Position:
   """How far a run is, as far as this process knows."""
 
   store: Checkpoints
-  # The number of rounds that were released.
   round_num: int
-  # The fingerprint of the state after them; `None` if it is not known.
+  # The fingerprint of the state after the round; `None` if it is not known.
   state: str | None = None
-  # Those of the states from which rounds were run.
+  # Fingerprints of the states from which rounds were run.
   used: set[str] = dataclasses.field(default_factory=set)
   checks: cohort_checks.CohortChecks | None = None
 
@@ -106,8 +105,7 @@ def resume(
     StorageError: If the outcomes are not those of the ledger: they are of
       another ledger or of none, or newer than the ledger, or two are pending,
       or none is charged beside a charged ledger and the run may not begin
-      anew. Nothing was moved or charged.
-    OSError: If the ledger could not be written.
+      anew. Nothing was moved or charged. Or if the ledger could not be written.
   """
   last = settle(ledger, store, start_over=start_over)
   if last is None:
@@ -115,6 +113,14 @@ def resume(
   return last.round_num, store.load(last, initial_state)
 
 
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+  """Lets the ledger and what belongs to it be written before a signal ends."""
+  with interruption.shield(), storage_errors.writing('The ledger'):
+    yield
+
+
+@_writing()
 def settle(
   ledger: PrivacyLedger, store: Checkpoints, *, start_over: bool = False
 ) -> Outcome | None:
@@ -127,7 +133,18 @@ def settle(
   is_cut_short = ledger.num_releases and ledger.releases[-1].id is None
   charged, pending, stale = _sort(ledger, store, ids)
   if ledger.num_releases and not charged and not pending:
-    _check_start_over(ledger, store, start_over)
+    if not (start_over and ledger.plan.allows_new_draws):
+      to_do = (
+        'or begin anew with `start_over=True`, where each round is charged '
+        'again.'
+        if ledger.plan.allows_new_draws
+        else 'the rounds of this plan cannot be drawn anew.'
+      )
+      raise _not_of_ledger(
+        store,
+        f'the ledger has charged {ledger.num_releases} releases, and no '
+        f'outcome of them is left. Restore the outcomes from a copy; {to_do}',
+      )
   for path, message in store.damaged.items():
     store.set_aside(path, message, prefix='damaged')
   for outcome in stale:
@@ -162,11 +179,7 @@ def _charged_ids(ledger: PrivacyLedger) -> list[str]:
 def _sort(
   ledger: PrivacyLedger, store: Checkpoints, ids: Sequence[str]
 ) -> tuple[list[Outcome], list[tuple[Outcome, Charge]], list[Outcome]]:
-  """Returns the charged outcomes in order, the pending one, and the stale ones.
-
-  Raises:
-    StorageError: If one of them is not of the ledger, or two are pending.
-  """
+  """Returns the charged outcomes in order, the pending one, and the stale."""
   charged, pending, stale = [], [], []
   for outcome in store.outcomes():
     charge = outcome.charge
@@ -201,24 +214,6 @@ def _sort(
   return charged, pending, stale
 
 
-def _check_start_over(
-  ledger: PrivacyLedger, store: Checkpoints, start_over: bool
-) -> None:
-  """Raises unless a run whose outcomes are lost may begin anew."""
-  if start_over and ledger.plan.allows_new_draws:
-    return
-  to_do = (
-    'or begin anew with `start_over=True`, where each round is charged again.'
-    if ledger.plan.allows_new_draws
-    else 'the rounds of this plan cannot be drawn anew.'
-  )
-  raise _not_of_ledger(
-    store,
-    f'the ledger has charged {ledger.num_releases} releases, and no outcome of '
-    f'them is left. Restore the outcomes from a copy; {to_do}',
-  )
-
-
 def _not_of_ledger(
   store: Checkpoints, reason: str
 ) -> storage_errors.StorageError:
@@ -237,9 +232,6 @@ def run_private_round(
   state: Any,
   round_num: int,
   client_states: ClientStates | None = None,
-  shield: Callable[[], contextlib.AbstractContextManager] = (
-    contextlib.nullcontext
-  ),
 ) -> tuple[list[str], Any]:
   """Runs a round, saves its outcome and charges for it; then returns it.
 
@@ -269,7 +261,6 @@ def run_private_round(
     round_num: The number of the round, the one after the last.
     client_states: What clients keep, for a process whose clients keep
       something. What the cohort keeps is written before the round is charged.
-    shield: Gives a context that holds back signals from the save to the charge.
 
   Returns:
     The cohort, which is secret, and the output. Of the output, the plan covers
@@ -290,9 +281,9 @@ def run_private_round(
     BudgetExhaustedError: If the release would pass the plan's target. Nothing
       was run.
     DamagedLedgerError: If the ledger is not as it was written.
-    StorageError: If the outcome could not be saved. Nothing was charged.
-    OSError: If the ledger could not be written. The outcome is pending:
-      `resume` charges it.
+    StorageError: If the outcome could not be saved, and nothing was charged; or
+      if the ledger could not be written. Then the outcome is pending: `resume`
+      charges it.
   """
   if isinstance(round_num, bool) or not isinstance(round_num, numbers.Integral):
     raise TypeError(
@@ -318,7 +309,7 @@ def run_private_round(
       'its noise was given, and the noise would be the same. The run ends with '
       'the model that was released last.'
     )
-  with shield():
+  with _writing():
     _record_sources(sampler, ledger, is_seeded)
   cohort = sampler.sample(round_num, draw)
   if position.checks is None or position.checks.sampler is not sampler:
@@ -327,10 +318,10 @@ def run_private_round(
   output = next_fn(state, cohort)
   _check_values(output)
   if records.check_mechanism(output.metrics, ledger.plan) is None:
-    with shield():
+    with _writing():
       ledger.add_caveats([records.UNCHECKED])
   outcome_id = secrets.token_hex(16)
-  with shield():
+  with _writing():
     if client_states is not None:
       kept = output.metrics['client_work']['kept']
       client_states.write(round_num, outcome_id, cohort, kept)
@@ -392,8 +383,7 @@ def _check_state(position: _Position, state: Any) -> str:
 def _fingerprint(state: Any) -> str:
   """Returns a digest of the first numbers of each tensor of a state.
 
-  Fresh noise changes them in each round. The state itself is not kept: a large
-  one would be in memory once more.
+  Fresh noise changes them in each round.
   """
   digest = hashlib.blake2b(digest_size=16)
   for leaf in tree.flatten(state):
@@ -459,7 +449,10 @@ def check_sampler(sampler: Any, ledger: PrivacyLedger) -> None:
 def _check_values(output: Any) -> None:
   """Raises if something in an output of a process is no value."""
   for path, leaf in tree.flatten_with_path((output.state, output.metrics)):
-    if not _is_value(np.asarray(leaf)):
+    array = np.asarray(leaf)
+    if array.dtype.hasobject and not all(
+      isinstance(element, (str, bytes)) for element in array.flat
+    ):
       raise TypeError(
         '`next_fn` must return values, found '
         f'{type(leaf).__name__} at {".".join(map(str, path[1:]))}: those of an '
@@ -467,10 +460,3 @@ def _check_values(output: Any) -> None:
         '`tff.program.materialize_value`, or `PrivateProcess` is to have a '
         'synchronous `context`.'
       )
-
-
-def _is_value(array: np.ndarray) -> bool:
-  """Returns whether an array has numbers or strings, and no references."""
-  return not array.dtype.hasobject or all(
-    isinstance(element, (str, bytes)) for element in array.flat
-  )

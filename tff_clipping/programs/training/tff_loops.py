@@ -23,10 +23,9 @@ class PrivateProcess:
   """Runs a private round where a loop calls `next`.
 
   It stands in the place of a process, and takes the number of the round in
-  place of the clients' data: the plan's sampler draws the cohort, and the
-  outcome is saved and charged before `next` returns, by `run_private_round`.
-  So it fits into a loop of your own, into `tff.simulation.run_training_process`
-  with `lambda round_num: round_num` as the selection, and into
+  place of the clients' data: `next` does what `run_private_round` does. So it
+  fits into a loop of your own, into `tff.simulation.run_training_process` with
+  `lambda round_num: round_num` as the selection, and into
   `tff.learning.programs.train_model` with `RoundNumbers` as the data source;
   both with `OutcomeStates` as the manager of program states.
 
@@ -86,7 +85,7 @@ class PrivateProcess:
     Raises:
       RuntimeError: If this thread has no context of TFF.
       TypeError, ValueError, RoundChargedError, BudgetExhaustedError,
-      DamagedLedgerError, StorageError, OSError: As `run_private_round`.
+      DamagedLedgerError, StorageError: As `run_private_round`.
     """
 
     def next_fn(state: Any, cohort: Sequence[str]) -> Any:
@@ -127,9 +126,6 @@ class OutcomeStates(tff.program.ProgramStateManager):
   charged. So `save` does nothing: a state that TFF would save later could be
   lost, and with it a round that was paid for. The latest version is the last
   round that was charged, and what is pending is charged first.
-
-  For `tff.learning.programs.train_model`, with `RoundNumbers`, and for
-  `tff.simulation.run_training_process`.
   """
 
   def __init__(self, ledger: PrivacyLedger, store: Checkpoints):
@@ -172,10 +168,7 @@ class OutcomeStates(tff.program.ProgramStateManager):
 class RoundNumbers(
   tff.program.FederatedDataSource, tff.program.FederatedDataSourceIterator
 ):
-  """Gives the number of each round where TFF's programs ask for data.
-
-  It is the data source and its iterator.
-  """
+  """Gives the number of each round where TFF's programs ask for data."""
 
   def __init__(self, num_done: int = 0):
     """Initializes the numbers after those of the rounds that are done."""

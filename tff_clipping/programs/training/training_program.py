@@ -10,7 +10,6 @@ A program that was killed after the charge does that when it goes on.
 """
 
 import collections
-import contextlib
 import dataclasses
 import enum
 import functools
@@ -18,7 +17,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow_federated as tff
@@ -41,6 +40,7 @@ from tff_clipping.programs.training.checkpoints import Checkpoints, Outcome
 from tff_clipping.programs.training.interruption import (
   Interrupted,
   Interruption,
+  shield,
 )
 from tff_clipping.programs.training.watchers import (
   ClientsWork,
@@ -137,7 +137,7 @@ class TrainingProgram:
       size of each cohort, the seconds of each round, which tell it and how much
       data the clients have, and all that the process measures. By default
       (`None`) they do without a ledger alone.
-    should_stop: Is called with the metrics after every round, and ends the
+    should_stop: Is called with the metrics of every round, and ends the
       training before T where it returns True. `test_loss` is NaN in rounds
       without evaluation. With a ledger, the guarantee is that of all T rounds
       then.
@@ -230,15 +230,14 @@ class TrainingProgram:
         is kept.
     """
     private_rounds.check_context()
-    progress = _Progress()
-    interruption = progress.interruption
+    progress, signals = _Progress(), Interruption()
     interrupted = None
     try:
-      with interruption.catch():
+      with signals.catch():
         stop = self._start(progress)
         while stop is None and progress.round_num < self.num_rounds:
           stop = self._run_round(progress)
-        with interruption.shield():
+        with shield():
           self._save(progress)
         reason, message = stop or (
           StopReason.FINISHED,
@@ -248,7 +247,7 @@ class TrainingProgram:
       interrupted = e
     except Exception as e:
       # A signal can become another exception in TensorFlow.
-      interrupted = interruption.arrived
+      interrupted = signals.arrived
       if interrupted is None:
         if isinstance(e, RoundError):
           # The rounds before it are done, and charged.
@@ -266,26 +265,23 @@ class TrainingProgram:
       reason, message, progress.round_num, progress.state, interrupted
     )
 
-  def _start(self, progress: '_Progress') -> tuple[StopReason, str] | None:
-    """Goes on from what was saved, or begins; returns why it stopped."""
+  def _start(self, progress: '_Progress') -> '_Stop | None':
+    """Goes on from what was saved, or begins; returns why to stop, if so."""
     state = self.process.initialize()
     if self.initial_weights is not None:
       state = self.process.set_model_weights(state, self.initial_weights)
-    last = self._find_last(progress.interruption)
+    if self.ledger is None:
+      last = self.checkpoints.latest()
+    else:
+      last = private_rounds.settle(
+        self.ledger, self.checkpoints, start_over=self.start_over
+      )
     if last is not None:
-      if last.round_num > self.num_rounds:
-        raise ValueError(
-          '`num_rounds` must be at least those that were run, '
-          f'{last.round_num} by the last checkpoint, found {self.num_rounds}.'
-        )
-      progress.done = last.round_num, self.checkpoints.load(last, state)
-      if self.client_states is not None:
-        self.client_states.resume(last.round_num, last.id)
-      if self.ledger is None:
-        return None
-      return self._record_again(progress, last, state)
+      return self._go_on(progress, last, state)
     model = self.process.get_model_weights(state)
     metrics = self._new_row(0)
+    if self._is_exact:
+      metrics['num_clients'] = 0
     if not self._evaluate(metrics, model):
       return (
         StopReason.DIVERGED,
@@ -294,7 +290,7 @@ class TrainingProgram:
       )
     if self.ledger is not None:
       progress.outcome_id = self.ledger.run_id
-    with progress.interruption.shield():
+    with shield():
       if self.client_states is not None:
         self.client_states.begin(progress.outcome_id)
       self._record(Round(0, metrics, model))
@@ -302,67 +298,64 @@ class TrainingProgram:
       self._save(progress)
     return None
 
-  def _find_last(self, interruption: Interruption) -> Outcome | None:
-    """Returns what was saved last; `None` if the run is to begin."""
-    if self.ledger is None:
-      return self.checkpoints.latest()
-    with interruption.shield(), storage_errors.writing('The ledger'):
-      return private_rounds.settle(
-        self.ledger, self.checkpoints, start_over=self.start_over
+  def _go_on(
+    self, progress: '_Progress', last: Outcome, initial_state: Any
+  ) -> '_Stop | None':
+    """Goes on from a checkpoint; records the round of a private one again."""
+    if last.round_num > self.num_rounds:
+      raise ValueError(
+        '`num_rounds` must be at least those that were run, '
+        f'{last.round_num} by the last checkpoint, found {self.num_rounds}.'
       )
-
-  def _record_again(
-    self,
-    progress: '_Progress',
-    outcome: Outcome,
-    initial_state: Any,
-  ) -> tuple[StopReason, str] | None:
-    """Records the last outcome, as the program that saved it may not have."""
-    model = self.process.get_model_weights(progress.state)
-    metrics = self._new_row(outcome.round_num)
+    state = self.checkpoints.load(last, initial_state)
+    progress.done = last.round_num, state
+    if self.client_states is not None:
+      self.client_states.resume(last.round_num, last.id)
+    if self.ledger is None:
+      return None
+    # The program that saved it may have been killed before it did this.
+    model = self.process.get_model_weights(state)
+    metrics = self._new_row(last.round_num)
     what = self._find_divergence(metrics, model)
     if what is not None:
-      if outcome.round_num == 1:
+      if last.round_num == 1:
         progress.done = 0, initial_state
       for before in self.checkpoints.outcomes():
-        if before.round_num == outcome.round_num - 1:
+        if before.round_num == last.round_num - 1:
           state = self.checkpoints.load(before, initial_state)
           progress.done = before.round_num, state
-      return _diverged(what, outcome.round_num)
-    released = outcome.released
+      return _diverged(what, last.round_num)
     metrics.update(
       (name, value)
-      for name, value in released.items()
+      for name, value in last.released.items()
       if not isinstance(value, list)
     )
-    done = Round(outcome.round_num, metrics, model, released=released)
-    with progress.interruption.shield():
-      self._record(done)
-      progress.metrics = metrics
+    with shield():
+      self._record(
+        Round(last.round_num, metrics, model, released=last.released)
+      )
     return None
 
-  def _run_round(self, progress: '_Progress') -> tuple[StopReason, str] | None:
+  def _run_round(self, progress: '_Progress') -> '_Stop | None':
     """Goes on by a round, or stays where it is; returns why to stop, if so."""
     start = time.monotonic()
+    before, was_rejected = progress.done, progress.is_rejected
     state, round_num = progress.state, progress.round_num + 1
     try:
-      cohort, output = self._draw_and_run(progress, round_num)
+      cohort, output = self._draw_and_run(state, round_num)
     except BudgetExhaustedError as e:
-      self._evaluate_last(progress)
       return StopReason.BUDGET_EXHAUSTED, str(e)
     except DamagedLedgerError as e:
       raise storage_errors.StorageError(str(e)) from e
     except (RoundChargedError, ValueError) as e:
       raise RoundError(str(e)) from e
     seconds = time.monotonic() - start
-    before = progress.done
     if self.ledger is not None:
       # It is saved and charged, whatever comes of its evaluation.
-      progress.done, progress.metrics = (round_num, output.state), None
-    was_rejected = progress.is_rejected
+      progress.done = round_num, output.state
     progress.is_rejected = _is_rejected(output.metrics)
     model = self.process.get_model_weights(output.state)
-    metrics = self._new_row(round_num, num_clients=len(cohort), seconds=seconds)
+    metrics = self._new_row(round_num)
     if was_rejected and progress.is_rejected:
       what: str | None = 'The aggregate of the updates is'
     else:
@@ -377,7 +370,9 @@ class TrainingProgram:
     )
     if self._is_exact:
       metrics.update(
-        round_metrics.summarize_updates(output.metrics, len(cohort))
+        num_clients=len(cohort),
+        round_seconds=seconds,
+        **round_metrics.summarize_updates(output.metrics, len(cohort)),
       )
     done = Round(
       round_num,
@@ -390,7 +385,15 @@ class TrainingProgram:
     for watcher, seen in self._show(done):
       name = f'`{type(watcher).__name__}.measure`'
       self._add(metrics, name, functools.partial(watcher.measure, seen))
-    with progress.interruption.shield():
+    stops = self.should_stop(metrics)
+    if (
+      stops
+      and math.isnan(metrics['test_loss'])
+      and not self._evaluate(metrics, model)
+    ):
+      progress.done = before
+      return _diverged('The test loss is', round_num)
+    with shield():
       if self.ledger is None:
         # A private round has done both, before it was charged.
         progress.outcome_id = secrets.token_hex(16)
@@ -398,14 +401,13 @@ class TrainingProgram:
           kept = output.metrics['client_work']['kept']
           self.client_states.write(round_num, progress.outcome_id, cohort, kept)
       self._record(done)
-      progress.done, progress.metrics = (round_num, output.state), metrics
+      progress.done = round_num, output.state
       if self.ledger or round_num % self.rounds_per_checkpoint == 0:
         self._save(progress)
     for watcher, seen in self._show(done):
       watcher.after(seen)
-    if not self.should_stop(metrics):
+    if not stops:
       return None
-    self._evaluate_last(progress)
     message = f'Stopped after round {round_num}, as `should_stop` asked for.'
     if self.ledger is not None:
       message += (
@@ -414,9 +416,7 @@ class TrainingProgram:
       )
     return StopReason.STOPPED, message
 
-  def _draw_and_run(
-    self, progress: '_Progress', round_num: int
-  ) -> tuple[list[str], Any]:
+  def _draw_and_run(self, state: Any, round_num: int) -> tuple[list[str], Any]:
     """Returns the cohort of a round and what came out; charges for it."""
 
     def next_fn(state: Any, cohort: Sequence[str]) -> Any:
@@ -428,22 +428,15 @@ class TrainingProgram:
 
     if self.ledger is None:
       cohort = self.sampler.sample(round_num)
-      return cohort, next_fn(progress.state, cohort)
-
-    @contextlib.contextmanager
-    def shield() -> Iterator[None]:
-      with progress.interruption.shield(), storage_errors.writing('The ledger'):
-        yield
-
+      return cohort, next_fn(state, cohort)
     return private_rounds.run_private_round(
       next_fn,
       self.sampler,
       self.ledger,
       self.checkpoints,
-      state=progress.state,
+      state=state,
       round_num=round_num,
       client_states=self.client_states,
-      shield=shield,
     )
 
   def _value_of(self, client_id: str, round_num: int) -> Any:
@@ -470,27 +463,21 @@ class TrainingProgram:
     is_due = (
       round_num % self.rounds_per_evaluation == 0
       or round_num == self.num_rounds
+      or self._is_spent()
     )
     if is_due and not self._evaluate(metrics, model):
       return 'The test loss is'
     return None
 
-  def _evaluate_last(self, progress: '_Progress') -> None:
-    """Evaluates the last model, if the run ends before that was due."""
-    metrics = progress.metrics
-    if self.evaluate is None or metrics is None:
-      return
-    if math.isnan(metrics['test_loss']):
-      model = self.process.get_model_weights(progress.state)
-      self._evaluate(metrics, model)
-      with progress.interruption.shield():
-        self._record(Round(progress.round_num, metrics, model))
+  def _is_spent(self) -> bool:
+    """Returns whether the ledger permits no further round."""
+    ledger = self.ledger
+    return ledger is not None and not ledger.plan.permits(
+      ledger.num_releases + 1
+    )
 
   def _save(self, progress: '_Progress') -> None:
-    """Lets what was done survive a power cut.
-
-    The state of a private run is saved: here the files of watchers follow.
-    """
+    """Lets what was done survive a power cut."""
     if progress.done is None:
       return
     for watcher in self.watchers:
@@ -502,20 +489,13 @@ class TrainingProgram:
       # As far back as a damaged checkpoint may take the run.
       self.client_states.drop_before(min(self.checkpoints.rounds()))
 
-  def _new_row(
-    self, round_num: int, *, num_clients: int = 0, seconds: float = math.nan
-  ) -> collections.OrderedDict[str, float]:
+  def _new_row(self, round_num: int) -> collections.OrderedDict[str, float]:
     """Returns the columns that every run has, NaN where nothing is measured."""
-    row: collections.OrderedDict[str, float] = collections.OrderedDict(
-      round_num=round_num,
-      # Both tell the cohort.
-      num_clients=num_clients if self._is_exact else math.nan,
-      round_seconds=seconds if self._is_exact else math.nan,
-      epsilon=math.nan if self.ledger is None else self.ledger.epsilon,
-    )
-    row.update(
-      dict.fromkeys((*self._evaluated, *round_metrics.SUMMARY), math.nan)
-    )
+    names = (*_OF_THE_ROUND, *self._evaluated, *round_metrics.SUMMARY)
+    row = collections.OrderedDict.fromkeys(names, math.nan)
+    row['round_num'] = round_num
+    if self.ledger is not None:
+      row['epsilon'] = self.ledger.epsilon
     return row
 
   @property
@@ -545,11 +525,7 @@ class TrainingProgram:
     measure: Callable[[], Mapping[str, float]],
     columns: Sequence[str] = (),
   ) -> None:
-    """Adds what somebody measures, at least some columns, to a row.
-
-    Raises:
-      RoundError: If that fails, or is not what a row takes.
-    """
+    """Adds what somebody measures, these columns and others, to a row."""
     when = f'after round {metrics["round_num"]}'
     try:
       found = measure()
@@ -567,15 +543,16 @@ class TrainingProgram:
       raise RoundError(
         f'{name} must return a dict of {kind}, found {found!r} {when}.'
       )
+    taken = {*_OF_THE_ROUND, *self._evaluated}.difference(columns)
     for column, value in found.items():
-      if column in columns and np.asarray(value).dtype.kind not in 'biuf':
-        raise RoundError(
-          f'{name} must return numbers, found `{column}` {value!r} {when}.'
-        )
-      if column in {*_OF_THE_ROUND, *self._evaluated}.difference(columns):
+      if column in taken:
         raise RoundError(
           f'{name} must not return `{column}`, which is a metric of the '
           f'round, found {value!r} {when}.'
+        )
+      if np.asarray(value).dtype.kind not in 'biuf':
+        raise RoundError(
+          f'{name} must return numbers, found `{column}` {value!r} {when}.'
         )
     metrics.update(found)
 
@@ -603,15 +580,12 @@ class _Progress:
   # The number of rounds done, and the state after them. One attribute, because
   # a signal may arrive between any two assignments.
   done: tuple[int, Any] | None = None
-  # Of the last round, if this program recorded it.
-  metrics: collections.OrderedDict | None = None
   # Under which the state is saved.
   outcome_id: str = dataclasses.field(
     default_factory=lambda: secrets.token_hex(16)
   )
   # Whether the last round left the model as it was.
   is_rejected: bool = False
-  interruption: Interruption = dataclasses.field(default_factory=Interruption)
 
   @property
   def round_num(self) -> int:
@@ -622,7 +596,11 @@ class _Progress:
     return None if self.done is None else self.done[1]
 
 
-def _diverged(what: str, round_num: int) -> tuple[StopReason, str]:
+# Why a run ends, and that in a sentence.
+_Stop: TypeAlias = tuple[StopReason, str]
+
+
+def _diverged(what: str, round_num: int) -> _Stop:
   return (
     StopReason.DIVERGED,
     f'{what} not finite after round {round_num}: learning rates may be too '
@@ -632,11 +610,10 @@ def _diverged(what: str, round_num: int) -> tuple[StopReason, str]:
 
 
 def _is_rejected(metrics: Any) -> bool:
-  """Returns whether TFF's finalizer has dropped the round's update.
+  """Returns whether TFF's finalizer has dropped an update that is not finite.
 
-  The finalizer drops an update that is not finite. One such round may be that
-  of a cohort without clients or examples, which has no mean. A run that has
-  diverged has such rounds only, and its model would never change again.
+  One such round may be that of a cohort without clients or examples, which has
+  no mean. A run that has diverged has such rounds only.
   """
   finalizer = metrics.get('finalizer') if isinstance(metrics, Mapping) else None
   return isinstance(finalizer, Mapping) and bool(

@@ -5,6 +5,7 @@ releases none of them.
 """
 
 import csv
+import math
 import os
 import pathlib
 from collections.abc import Collection, Mapping
@@ -38,31 +39,27 @@ class UpdateRecords(watchers.RoundWatcher):
     *,
     rounds: Collection[int],
     clipping_norm: float | None,
-    clips_otherwise: bool = False,
   ):
     """Initializes the records.
 
     Args:
       folder: Where the files are; made when the first is written.
       rounds: The rounds t to write, from 0.
-      clipping_norm: The clipping norm c, `None` without clipping.
-      clips_otherwise: Whether the process does something else to an update than
-        cutting it to c, or nothing if there is no c. The factors are NaN then.
+      clipping_norm: The clipping norm c; `None` without clipping, and NaN where
+        updates are clipped by another rule: then the factors are NaN too.
     """
     self._folder = pathlib.Path(folder)
     self._rounds = frozenset(rounds)
-    self._clipping_norm = clipping_norm
-    self._clips_otherwise = clips_otherwise
+    self._clipping_norm = math.inf if clipping_norm is None else clipping_norm
 
   def measure(self, done: watchers.Round) -> Mapping[str, float]:
     """Returns the share of clipped clients; see the base class."""
-    if self._clipping_norm is None or self._clips_otherwise or not done.work:
+    if not math.isfinite(self._clipping_norm) or not done.work:
       return {}
     norms = _norms_to_clip(done.work)
     if not norms.size:
       return {}
-    is_clipped = ~(norms <= self._clipping_norm)
-    return {'clipped_fraction': float(np.mean(is_clipped))}
+    return {'clipped_fraction': float(np.mean(~(norms <= self._clipping_norm)))}
 
   def record(self, done: watchers.Round) -> None:
     """Writes the file of a chosen round; see the base class.
@@ -75,11 +72,12 @@ class UpdateRecords(watchers.RoundWatcher):
       return
     clients = done.work.measured['client_work']
     mean = done.work.measured['aggregate']
+    norms = np.maximum(_norms_to_clip(done.work), np.finfo(np.float64).tiny)
     columns = (
       done.work.cohort,
       np.asarray(clients['update_norm'], np.float64),
       np.asarray(clients['angle_degrees'], np.float64),
-      self._clip_factors(_norms_to_clip(done.work)),
+      np.minimum(1.0, self._clipping_norm / norms),
     )
     path = self._folder / f'round_{t:05d}.csv'
     with storage_errors.writing(f'The updates of round {done.round_num}'):
@@ -96,15 +94,6 @@ class UpdateRecords(watchers.RoundWatcher):
         writer.writerow(
           ['mean', mean['update_norm'], mean['angle_degrees'], '']
         )
-
-  def _clip_factors(self, norms: np.ndarray) -> np.ndarray:
-    if self._clips_otherwise:
-      return np.full_like(norms, np.nan)
-    if self._clipping_norm is None:
-      return np.ones_like(norms)
-    return np.minimum(
-      1.0, self._clipping_norm / np.maximum(norms, np.finfo(np.float64).tiny)
-    )
 
 
 def _norms_to_clip(work: watchers.ClientsWork) -> np.ndarray:

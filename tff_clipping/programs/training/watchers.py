@@ -39,7 +39,7 @@ class Round:
     work: What its clients did. `None` there too, and for watchers that do not
       see clients.
     released: What was measured and a private run may release: numbers and
-      vectors by their paths. Also when a round is recorded again.
+      vectors by their paths.
   """
 
   round_num: int
@@ -78,8 +78,8 @@ class RoundWatcher:
   def record(self, done: Round) -> None:
     """Keeps what is to be kept of a round; a signal waits for it.
 
-    A round may be recorded again, and takes the place of the one before: after
-    a crash, or because its model turned out to be the last, and was evaluated.
+    A round that is recorded again, after a crash, takes the place of the one
+    before.
 
     Args:
       done: The round, whose metrics are complete.
