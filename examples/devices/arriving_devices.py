@@ -52,11 +52,10 @@ class ArrivingDevices(programs.ClientSampler):
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns who takes part; see `ClientSampler`."""
-    self._check_first_draw(draw)
-    if round_num > len(self._cohorts) + 1:
+    if draw or round_num > len(self._cohorts) + 1:
       raise ValueError(
         f'`round_num` must be at most {len(self._cohorts) + 1}, the next round '
-        f'of {self._path}, found {round_num}.'
+        f'of {self._path}, and `draw` 0, found {round_num} and {draw}.'
       )
     if round_num > len(self._cohorts):
       cohort = self._admit()

@@ -79,10 +79,12 @@ def test_another_file_is_another_source_of_cohorts(
     sampler_class(plan, _IDS, tmp_path / name, list) for name in ('a', 'b')
   )
   assert first.digest != second.digest
-  with pytest.raises(ValueError, match='`draw` must be 0 for ArrivingDevices'):
-    first.sample(1, draw=1)
-  with pytest.raises(ValueError, match='`round_num` must be at most 1, .* 2'):
-    first.sample(2)
+  for place in ((1, 1), (2, 0)):
+    with pytest.raises(
+      ValueError,
+      match=f'at most 1, .* `draw` 0, found {place[0]} and {place[1]}',
+    ):
+      first.sample(*place)
   assert first.sample(1) == []
 
 

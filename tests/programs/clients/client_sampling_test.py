@@ -83,14 +83,6 @@ def test_sizes_of_poisson_cohorts_have_the_binomial_law(prob):
   assert stats.chisquare(found, expected).pvalue > 1e-4
 
 
-def test_a_cohort_costs_no_more_than_its_clients():
-  # A coin or a place for each of 10^12 clients would not fit in memory.
-  rng = np.random.default_rng(0)
-  drawn = client_sampling._draw(rng, 10**12, 60)
-  assert len(set(drawn)) == 60
-  assert 0 <= min(drawn) < max(drawn) < 10**12
-
-
 def test_a_plan_of_correlated_noise_has_a_sampler_that_keeps_it():
   plan = privacy.CorrelatedNoisePlan(
     num_clients=100,

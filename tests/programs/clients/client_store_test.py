@@ -77,6 +77,11 @@ def test_preprocessing_is_applied_to_what_a_client_reads(tmp_path):
   np.testing.assert_array_equal(found['y'], _examples()['y'][[3, 1, 4]])
   found = clients.read_client(tf.constant('00001'))
   assert found['half']['x'].shape == [0, 2, 3]
+  # One after the other.
+  quarter = clients.preprocess(lambda found: {'x': found['half']['x'] / 2})
+  assert quarter.element_spec == {'x': tf.TensorSpec([2, 3], tf.float32)}
+  (row, *_) = quarter.create_dataset('00000')
+  np.testing.assert_array_equal(row['x'], half[0] / 2)
 
 
 def test_equal_data_are_written_once(tmp_path):
@@ -353,32 +358,31 @@ def test_client_data_of_tff_are_read_as_they_were(tmp_path):
     np.testing.assert_array_equal(row['label'], expected['label'])
 
 
+_VALUES = {str(i): np.full([2], i, np.float32) for i in range(7)}
+
+
 @pytest.mark.parametrize(
-  'change',
+  'values',
   [
-    lambda values: values.update({'1': {'x': np.full([2], 7, np.float32)}}),
-    lambda values: values.update({'1': {'x': np.full([3], 1, np.float32)}}),
-    lambda values: values.pop('1'),
-    lambda values: values.update({'1': {'x': np.full([2], 1, np.float64)}}),
+    _VALUES | {'1': np.full([2], 7, np.float32)},
+    _VALUES | {'1': np.full([3], 1, np.float32)},
+    {name: values for name, values in _VALUES.items() if name != '1'},
+    {name: np.float64(values) for name, values in _VALUES.items()},
   ],
 )
-def test_a_correction_in_any_client_is_another_store(tmp_path, change):
-  values = {str(i): {'x': np.full([2], i, np.float32)} for i in range(7)}
-  first, again = (
-    client_store.write_client_data(tmp_path, 'tff', _client_data(values))
-    for _ in range(2)
-  )
+def test_a_correction_in_any_client_is_another_store(tmp_path, values):
+  def write(values):
+    return client_store.write_client_data(
+      tmp_path, 'tff', _client_data({k: {'x': v} for k, v in values.items()})
+    )
+
+  first, again, other = write(_VALUES), write(_VALUES), write(values)
   assert again.path == first.path
-  change(values)
-  if values.get('1', {'x': np.float32(0)})['x'].dtype == np.float64:
-    values = {k: {'x': np.float64(v['x'])} for k, v in values.items()}
-  other = client_store.write_client_data(tmp_path, 'tff', _client_data(values))
   assert other.path != first.path
   assert list(other.client_ids) == list(values)
-  for client_id in values:
-    np.testing.assert_array_equal(
-      other.read_client(tf.constant(client_id))['x'], values[client_id]['x']
-    )
+  for client_id, expected in values.items():
+    found = other.read_client(tf.constant(client_id))
+    np.testing.assert_array_equal(found['x'], expected)
 
 
 @pytest.mark.parametrize(

@@ -409,51 +409,25 @@ def _sized(sampler_class, plan=None):
 
 
 @pytest.mark.parametrize(
-  ('sampling', 'changed', 'error', 'message'),
+  ('sampler', 'settings', 'error', 'message'),
   [
+    (_sized(FixedSizeSampler), {}, ValueError, 'found FixedSizeSampler for no'),
+    (lambda round_num: ['0'], {}, ValueError, 'found function for no plan'),
     (
-      'poisson',
-      dict(sampler=lambda plan: _sized(FixedSizeSampler)),
-      ValueError,
-      '`sampler` must be that of the ledg.* found FixedSizeSampler for no plan',
-    ),
-    (
-      'poisson',
-      dict(sampler=lambda plan: lambda round_num: noised_scalar.IDS[:8]),
-      ValueError,
-      '`sampler` must be that of the ledg.* found function for no plan',
-    ),
-    (
-      'poisson',
-      dict(sampler=lambda plan: _sized(_Twice, plan)),
+      _sized(_Twice, noised_scalar.plan()),
+      {},
       ValueError,
       'a client at most once in a cohort',
     ),
     (
-      'random_allocation',
-      # One that is no `ClientSampler`.
-      dict(
-        sampler=lambda plan: types.SimpleNamespace(
-          charged_as=plan.sampler_parameters
-        )
-      ),
-      ValueError,
-      'must have the `digest` of what',
-    ),
-    (
-      'poisson',
+      None,
       dict(round_num=[np.float32(1)]),
       TypeError,
       '`round_num` must be the number of the round, found a list: `sampler` dr',
     ),
+    (None, dict(next_fn='process'), TypeError, 'not callable'),
     (
-      'poisson',
-      dict(next_fn='process'),
-      TypeError,
-      'not callable',
-    ),
-    (
-      'poisson',
+      None,
       dict(next_fn=lambda state, cohort: Output(state, {'a': object()})),
       TypeError,
       '`next_fn` must return values, found ',
@@ -461,17 +435,13 @@ def _sized(sampler_class, plan=None):
   ],
 )
 def test_what_cannot_be_charged_is_refused_and_nothing_is_saved(
-  tmp_path, sampling, changed, error, message
+  run, sampler, settings, error, message
 ):
-  plan = noised_scalar.plan(sampling=sampling)
-  run = Run(tmp_path / 'run', plan)
-  if 'sampler' in changed:
-    run.sampler = changed['sampler'](plan)
+  run.sampler = sampler or run.sampler
   with pytest.raises(error, match=message):
-    run.round(changed.get('round_num', 1), FIRST, changed.get('next_fn'))
+    run.round(**dict(round_num=1, state=FIRST) | settings)
   assert run.num_runs == len(run.ledger.releases) == 0
   assert run.files() == []
-  run.kill()
 
 
 def test_the_ledger_knows_a_seed_of_cohorts_again(tmp_path):
@@ -491,6 +461,12 @@ def test_other_cohorts_in_the_midst_of_a_run_are_refused(allocated):
     allocated.plan, noised_scalar.IDS, seed=4
   )
   with pytest.raises(ValueError, match='`sampler` must be that of the releas'):
+    allocated.round(2, state)
+  # Nor one that does not say which cohorts it draws.
+  allocated.sampler = types.SimpleNamespace(
+    charged_as=allocated.plan.sampler_parameters
+  )
+  with pytest.raises(ValueError, match='must have the `digest` of what'):
     allocated.round(2, state)
 
 

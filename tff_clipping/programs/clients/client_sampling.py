@@ -90,23 +90,47 @@ class ClientSampler(abc.ABC):
       ValueError: If the scheme has one draw alone, and `draw` is another.
     """
 
-  def _rng(self, round_num: int, draw: int = 0) -> np.random.Generator:
-    place = [round_num, draw] if draw else [round_num]
-    return np.random.default_rng([self._seed, *place])
 
-  def _check_first_draw(self, draw: int) -> None:
-    if draw != 0:
+class _Seeded(ClientSampler):
+  """A sampler whose cohorts the seed and the population decide.
+
+  Groups of clients take turns, or one group has all. Of the group whose turn it
+  is, a fixed number of clients take part, or each client by a coin.
+  """
+
+  # Whether a round has the same law whatever the cohorts of other rounds are.
+  _is_independent = True
+  # The probability of a coin; `None` for cohorts of a fixed size.
+  _sampling_prob: float | None = None
+  _clients_per_round = 0
+
+  def __init__(self, client_ids: Sequence[str], *, seed: int):
+    """Initializes a `ClientSampler` with one group."""
+    super().__init__(client_ids, seed=seed)
+    self._groups = [np.arange(len(self.client_ids))]
+
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
+    """Returns the cohort of a round; see `ClientSampler`."""
+    if draw and not self._is_independent:
       raise ValueError(
         f'`draw` must be 0 for {type(self).__name__}, whose cohorts depend on '
         f'each other, found {draw}.'
       )
+    return [self.client_ids[i] for i in np.sort(self._indices(round_num, draw))]
 
-  def _select(self, indices) -> list[str]:
-    return [self.client_ids[i] for i in np.sort(indices)]
+  def _indices(self, round_num: int, draw: int) -> np.ndarray:
+    """Returns the indices of a cohort, in any order."""
+    group = self._groups[(round_num - 1) % len(self._groups)]
+    rng, size = self._rng(round_num, draw), self._clients_per_round
+    if self._sampling_prob is not None:
+      # The size of a cohort has the binomial law. So a cohort costs what its
+      # clients cost, and not a coin for each client of a large population.
+      size = rng.binomial(len(group), self._sampling_prob)
+    return group[rng.choice(len(group), size, replace=False)]
 
-
-class _Seeded(ClientSampler):
-  """A sampler whose cohorts the seed and the population decide."""
+  def _rng(self, round_num: int, draw: int = 0) -> np.random.Generator:
+    place = [round_num, draw] if draw else [round_num]
+    return np.random.default_rng([self._seed, *place])
 
   @functools.cached_property
   def digest(self) -> str:
@@ -145,13 +169,6 @@ class PoissonSampler(_Seeded):
       )
     self._sampling_prob = prob
 
-  def sample(self, round_num: int, draw: int = 0) -> list[str]:
-    """Returns the cohort of a round; see `ClientSampler`."""
-    rng = self._rng(round_num, draw)
-    population = len(self.client_ids)
-    size = rng.binomial(population, self._sampling_prob)
-    return self._select(_draw(rng, population, size))
-
 
 class RandomAllocationSampler(_Seeded):
   """Each client takes part in one round of each epoch, by `draw_round`.
@@ -160,6 +177,7 @@ class RandomAllocationSampler(_Seeded):
   varies, and may be 0: that round adds noise alone.
   """
 
+  _is_independent = False
   # The last epoch that was asked for, the clients in the order of their rounds,
   # and where in it each round begins. For each round of an epoch, to draw them
   # is the work of one cohort.
@@ -184,14 +202,12 @@ class RandomAllocationSampler(_Seeded):
     )
     self._key = derive_key(self._seed)
 
-  def sample(self, round_num: int, draw: int = 0) -> list[str]:
-    """Returns the cohort of a round; see `ClientSampler`."""
-    self._check_first_draw(draw)
+  def _indices(self, round_num: int, draw: int) -> np.ndarray:
     epoch, place = divmod(round_num - 1, self._rounds_per_epoch)
     if self._latest is None or self._latest[0] != epoch:
       self._latest = epoch, *self._draw_epoch(epoch)
     _, order, starts = self._latest
-    return self._select(order[starts[place] : starts[place + 1]])
+    return order[starts[place] : starts[place + 1]]
 
   def _draw_epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the clients by their rounds, and where each round begins."""
@@ -224,13 +240,6 @@ class FixedSizeSampler(_Seeded):
       at_most=len(self.client_ids),
     )
 
-  def sample(self, round_num: int, draw: int = 0) -> list[str]:
-    """Returns the cohort of a round; see `ClientSampler`."""
-    rng = self._rng(round_num, draw)
-    return self._select(
-      _draw(rng, len(self.client_ids), self._clients_per_round)
-    )
-
 
 class RoundRobinSampler(FixedSizeSampler):
   """Cohorts of a fixed size in which no client comes back too soon.
@@ -238,6 +247,8 @@ class RoundRobinSampler(FixedSizeSampler):
   The population is split at random, once, into `min_separation` groups of equal
   size (to one client); round t draws from group t modulo `min_separation`.
   """
+
+  _is_independent = False
 
   def __init__(
     self,
@@ -264,17 +275,6 @@ class RoundRobinSampler(FixedSizeSampler):
     order = self._rng(0).permutation(len(self.client_ids))
     self._groups = np.array_split(order, int(min_separation))
 
-  def sample(self, round_num: int, draw: int = 0) -> list[str]:
-    """Returns the cohort of a round; see `ClientSampler`."""
-    group = self._group(round_num, draw)
-    places = _draw(self._rng(round_num), len(group), self._clients_per_round)
-    return self._select(group[places])
-
-  def _group(self, round_num: int, draw: int) -> np.ndarray:
-    """Returns the group whose turn it is."""
-    self._check_first_draw(draw)
-    return self._groups[(round_num - 1) % len(self._groups)]
-
 
 class GroupedPoissonSampler(RoundRobinSampler):
   """Groups that take turns, and a secret draw from the one whose turn it is.
@@ -284,14 +284,12 @@ class GroupedPoissonSampler(RoundRobinSampler):
   expected.
   """
 
-  def sample(self, round_num: int, draw: int = 0) -> list[str]:
-    """Returns the cohort of a round; see `ClientSampler`."""
-    group, rng = self._group(round_num, draw), self._rng(round_num)
-    sampling_prob = (
+  def __init__(self, client_ids: Sequence[str], **settings: int):
+    """Initializes a `RoundRobinSampler`."""
+    super().__init__(client_ids, **settings)
+    self._sampling_prob = (
       self._clients_per_round * len(self._groups) / len(self.client_ids)
     )
-    size = rng.binomial(len(group), sampling_prob)
-    return self._select(group[_draw(rng, len(group), size)])
 
 
 def derive_key(seed: int) -> bytes:
@@ -410,10 +408,3 @@ def _check_ids(client_ids: Any) -> None:
         '`client_ids` must be the names of clients, not their data, found '
         f'{type(client_id).__name__}: `client_value` returns the data of an id.'
       )
-
-
-def _draw(rng: np.random.Generator, population: int, size: int) -> np.ndarray:
-  """Returns a uniform subset of the numbers below `population`."""
-  # A cohort is drawn by its size, which has the binomial law, and not by a coin
-  # for each client of a large population.
-  return rng.choice(population, size, replace=False)

@@ -193,12 +193,10 @@ def write_client_store(
   sizes = [len(indices) for indices in partition]
   ends = np.cumsum([0, *sizes])
   rows = np.concatenate([np.zeros(0, np.int64), *partition])
-  wrong = np.flatnonzero((rows < 0) | (rows >= num_examples))
-  if wrong.size:
-    client = int(np.searchsorted(ends, wrong[0], side='right')) - 1
+  outside = rows[(rows < 0) | (rows >= num_examples)]
+  if outside.size:
     raise ValueError(
-      f'`partition` must index {num_examples} examples, found '
-      f'{rows[wrong[0]]} for client {client}.'
+      f'`partition` must index {num_examples} examples, found {outside[0]}.'
     )
   if client_ids is None:
     client_ids = [f'{client:05d}' for client in range(len(sizes))]
