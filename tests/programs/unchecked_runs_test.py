@@ -43,7 +43,7 @@ def _round(run, metrics, round_num=1):
   return run.round(
     round_num,
     np.float32(round_num - 1),
-    lambda state, cohort: Output(state + 1, metrics),
+    lambda state, cohort: Output(np.float32(state + 1), metrics),
   )
 
 
