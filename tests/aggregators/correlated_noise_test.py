@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests import noise_strategies
 from tests.aggregators.one_round import KS_LIMIT, ks_statistic
 from tff_clipping import aggregators, privacy
 from tff_clipping.aggregators.correlated_noise import strategy_digest
@@ -42,12 +43,6 @@ _STRATEGIES = {
 )
 def _strategy(request):
   return _STRATEGIES[request.param]
-
-
-def _matrix(strategy):
-  """Returns the matrix C^{-1}, by which the draws become noise."""
-  draws = np.eye(strategy.num_rounds)
-  return np.array(list(strategy.recurrence.stream(draws)))
 
 
 @functools.cache
@@ -89,7 +84,10 @@ def test_noise_is_gaussian_with_covariance_as_intended(strategy, num_clients):
   noise = np.array(_run(process, 6, zeros)[0], np.float64)
   # C noise / stddev is white: its sample covariance is that of independent
   # draws, each element of which is Gaussian around 0, or 1 on the diagonal.
-  white = np.linalg.solve(_matrix(strategy), noise) / _STDDEV
+  white = (
+    np.linalg.solve(noise_strategies.inverse_matrix(strategy.recurrence), noise)
+    / _STDDEV
+  )
   assert ks_statistic(white, 1.0) < KS_LIMIT
   assert ks_statistic(white, 0.9) > KS_LIMIT
   errors = (white @ white.T / _SIZE - np.eye(6)) * math.sqrt(_SIZE)
@@ -197,7 +195,7 @@ def test_one_client_changes_the_mechanism_by_at_most_its_sensitivity(strategy):
     strategy=strategy,
     noise_key=(1, 2),
   ).create(tff.TensorType(np.float32, [3]))
-  matrix = np.linalg.inv(_matrix(strategy))
+  matrix = np.linalg.inv(noise_strategies.inverse_matrix(strategy.recurrence))
   participation = privacy.Participation(min_separation=2)
   allowed = clipping_norm * strategy.compute_sensitivity(participation)
   others = rng.normal(size=(6, 2, 3)).astype(np.float32)

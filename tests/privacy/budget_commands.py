@@ -44,11 +44,10 @@ def run_process(*arguments, reports_peak=False, **options):
     program = ['-c', PEAK]
   return subprocess.run(
     [sys.executable, *program, *arguments],
-    capture_output=True,
     text=True,
     env={**os.environ, 'PYTHONPATH': str(ROOT)},
     check=False,
-    **options,
+    **{'capture_output': True, **options},
   )
 
 

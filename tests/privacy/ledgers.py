@@ -24,9 +24,9 @@ def new_id():
   return secrets.token_hex(16)
 
 
-def charge(path, rounds, plan=PLAN):
+def charge(path, rounds, plan=PLAN, caveats=()):
   """Charges rounds to a ledger and closes it."""
-  with privacy.PrivacyLedger(path, plan) as ledger:
+  with privacy.PrivacyLedger(path, plan, caveats=caveats) as ledger:
     for each in rounds:
       ledger.charge(each, new_id(), draw=ledger.next_draw(each))
 

@@ -1,6 +1,7 @@
-"""The population of the paper's experiments, and a plan for it."""
+"""The population of the paper's experiments, a plan for it, and rounds."""
 
 from tff_clipping import privacy
+from tff_clipping.privacy.accounting import sampled_gaussian
 
 POPULATION = {'num_clients': 1920, 'clients_per_round': 80}
 PAPER = {**POPULATION, 'target_delta': 1e-5}
@@ -11,3 +12,13 @@ def build_plan(**changes):
   return privacy.PrivacyPlan(
     **{**PAPER, 'num_rounds': 100, 'noise_multiplier': 1.6, **changes}
   )
+
+
+def build_round(sampling, num_clients, clients_per_round, noise_multiplier):
+  """Returns one round of a mechanism."""
+  cohorts = sampled_gaussian.Cohorts(
+    sampling=sampling,
+    num_clients=num_clients,
+    clients_per_round=clients_per_round,
+  )
+  return sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)

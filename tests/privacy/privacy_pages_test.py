@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from tests.privacy.ledgers import ROOT, new_id
+from tests.privacy.ledgers import ROOT, charge
 from tff_clipping import privacy
 from tff_clipping.privacy.calculator import budget_main, ledger_main
 
@@ -57,9 +57,7 @@ def _folder(tmp_path_factory):
   for name, num_releases in (('first', 60), ('second', 40)):
     run = folder / 'runs' / name
     run.mkdir(parents=True)
-    with privacy.PrivacyLedger(run / 'ledger.jsonl', plan) as ledger:
-      for round_num in range(num_releases):
-        ledger.charge(round_num, new_id())
+    charge(run / 'ledger.jsonl', range(num_releases), plan)
   answer = privacy.PrivacyPlan.from_target_epsilon(
     num_clients=100_000,
     clients_per_round=500,

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests import noise_strategies
 from tff_clipping import aggregators, privacy
 from tff_clipping.programs.clients import client_sampling
 from tff_clipping.programs.training import checkpoints, private_rounds
@@ -59,7 +60,7 @@ def test_the_noise_that_is_added_is_what_the_event_charges(sampling):
   zeros = [np.zeros(size, np.float32)] * 3
   mean = process.next(process.initialize(), zeros).result
   # The event's multiplier is over the sensitivity: c, or 2 c for replace-one.
-  sensitivity = plan.sensitivity_factor * _CLIPPING_NORM
+  sensitivity = plan.relation.sensitivity_factor * _CLIPPING_NORM
   charged = _gaussian_event(plan.dp_event).noise_multiplier * sensitivity
   found = np.std(mean.astype(np.float64)) * _CLIENTS_PER_ROUND
   # Five standard errors of the estimate: one failure in a million runs.
@@ -76,7 +77,7 @@ def test_shares_that_are_added_are_what_the_event_charges():
   process = factory.create(tff.TensorType(np.float32, [size]))
   sampler = client_sampling.build_private_sampler(plan, _IDS, seed=0)
   charged = _gaussian_event(plan.dp_event).noise_multiplier
-  charged *= plan.sensitivity_factor * _CLIPPING_NORM
+  charged *= plan.relation.sensitivity_factor * _CLIPPING_NORM
   zeros = [np.zeros(size, np.float32)] * len(sampler.sample(1))
   total = process.next(process.initialize(), zeros).result
   # Five standard errors of the estimate: one failure in a million runs.
@@ -157,7 +158,7 @@ def test_integers_take_the_shares_of_a_plan():
   zeros = [np.zeros(1024, np.float32)] * len(sampler.sample(1))
   output = process.next(process.initialize(), zeros)
   assert output.measurements['noise_stddev'] == pytest.approx(
-    plan.share_parameters.release_multiplier * _CLIPPING_NORM, rel=0.011
+    plan.noise_multiplier * _CLIPPING_NORM, rel=0.011
   )
 
 
@@ -263,9 +264,7 @@ def test_correlated_noise_is_what_its_event_charges():
   # C times what is released is the one Gaussian of the event: white noise, of
   # its multiplier times by how much a client that comes as often as it may can
   # change C times the sums.
-  matrix = np.linalg.inv(
-    np.array(list(strategy.recurrence.stream(np.eye(num_rounds))))
-  )
+  matrix = np.linalg.inv(noise_strategies.inverse_matrix(strategy.recurrence))
   noise = matrix @ release(np.zeros(size, np.float32))
   comes = np.array([1, 0, 1, 0, 1])
   change = np.linalg.norm(matrix @ comes) * _CLIPPING_NORM

@@ -44,16 +44,14 @@ from tff_clipping.privacy.plans.correlated_plan import (
   CorrelatedNoisePlan,
   SeparatedSamplerParameters,
 )
-from tff_clipping.privacy.plans.functions import (
-  calibrate_noise_multiplier,
-  compute_delta,
-  compute_epsilon,
-  compute_max_rounds,
-)
 from tff_clipping.privacy.plans.plan import (
   PrivacyPlan,
   SamplerParameters,
   ShareParameters,
+  calibrate_noise_multiplier,
+  compute_delta,
+  compute_epsilon,
+  compute_max_rounds,
 )
 from tff_clipping.privacy.plans.plan_json import plan_from_json, plan_to_json
 from tff_clipping.privacy.plans.together import Spending, compose_together

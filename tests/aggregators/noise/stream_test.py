@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests import noise_strategies
 from tff_clipping import aggregators, privacy
 from tff_clipping.aggregators.noise import (
   gaussian,
@@ -89,7 +90,7 @@ def _move_beyond_theory(monkeypatch, recurrence, stddev, **kwargs):
   means, _ = _replay(monkeypatch, recurrence, stddev, noises, **kwargs)
   moved, _ = _replay(monkeypatch, recurrence, stddev, noises + moves, **kwargs)
   found = moves - (moved - means)
-  inverse = np.array(list(recurrence.stream(np.eye(shape[0]))))
+  inverse = noise_strategies.inverse_matrix(recurrence)
   return (found - np.linalg.solve(inverse, moves)) / stddev
 
 

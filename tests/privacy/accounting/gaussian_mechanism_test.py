@@ -2,9 +2,7 @@
 
 import math
 
-import dp_accounting
 import pytest
-from dp_accounting import pld
 from scipy import integrate, stats
 
 from tff_clipping import privacy
@@ -36,14 +34,6 @@ def test_delta_is_the_integral_that_defines_it(noise_multiplier, epsilon):
   assert found == pytest.approx(expected, rel=1e-6, abs=1e-13)
 
 
-@pytest.mark.parametrize('noise_multiplier', [0.5, 2.0])
-def test_agrees_with_dp_accounting(noise_multiplier):
-  accountant = pld.PLDAccountant()
-  accountant.compose(dp_accounting.GaussianDpEvent(noise_multiplier))
-  found = privacy.gaussian_epsilon(noise_multiplier, 1e-6)
-  assert found == pytest.approx(accountant.get_epsilon(1e-6), rel=1e-4)
-
-
 @pytest.mark.parametrize('noise_multiplier', [0.01, 0.4, 3.0, 1e3])
 @pytest.mark.parametrize('delta', [1e-20, 1e-10, 1e-4])
 def test_round_trips(noise_multiplier, delta):
@@ -51,15 +41,9 @@ def test_round_trips(noise_multiplier, delta):
   assert privacy.gaussian_delta(noise_multiplier, epsilon) == pytest.approx(
     delta, rel=1e-6
   )
-  assert privacy.gaussian_noise_multiplier(epsilon, delta) == pytest.approx(
-    noise_multiplier, rel=1e-9
-  )
-
-
-def test_calibrated_noise_stays_within_the_target():
-  for epsilon in (0.01, 0.5, 1.0, 7.0, 50.0):
-    multiplier = privacy.gaussian_noise_multiplier(epsilon, 1e-5)
-    assert privacy.gaussian_epsilon(multiplier, 1e-5) <= epsilon * (1 + 1e-12)
+  found = privacy.gaussian_noise_multiplier(epsilon, delta)
+  assert found == pytest.approx(noise_multiplier, rel=1e-9)
+  assert privacy.gaussian_epsilon(found, delta) <= epsilon * (1 + 1e-12)
 
 
 def test_much_noise_needs_no_epsilon():

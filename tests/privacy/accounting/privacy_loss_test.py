@@ -7,30 +7,13 @@ import pytest
 from dp_accounting import pld
 from scipy import signal, stats
 
-from tff_clipping.privacy.accounting import (
-  loss_composition,
-  privacy_loss,
-  sampled_gaussian,
-)
-
-
-def build_mechanism(sampling, num_clients, clients_per_round, noise):
-  """Returns one round."""
-  cohorts = sampled_gaussian.Cohorts(
-    sampling=sampling,
-    num_clients=num_clients,
-    clients_per_round=clients_per_round,
-  )
-  return sampled_gaussian.SampledGaussian(cohorts, noise)
+from tests.privacy.paper import build_round
+from tff_clipping.privacy.accounting import privacy_loss
 
 
 def compose_one_sided(mechanism, num_rounds):
   """Returns the loss of rounds by one direction of the worst pair of one."""
-  prob = mechanism.cohorts.sampling_prob
-  loss = privacy_loss._build_loss(
-    mechanism.noise_over_sensitivity, prob, 4e-4, 'remove'
-  )
-  return loss_composition.ComposedLoss(((loss, num_rounds),))
+  return privacy_loss._compose([(mechanism, num_rounds)], 4e-4, 'remove')
 
 
 @pytest.mark.parametrize(
@@ -46,7 +29,7 @@ def compose_one_sided(mechanism, num_rounds):
 def test_poisson_agrees_with_dp_accounting(
   num_clients, clients_per_round, noise, rounds, delta
 ):
-  mechanism = build_mechanism('poisson', num_clients, clients_per_round, noise)
+  mechanism = build_round('poisson', num_clients, clients_per_round, noise)
   theirs = pld.PLDAccountant().compose(mechanism.dp_event, rounds)
   ours = privacy_loss.PldCost([(mechanism, rounds)])
   # dp_accounting's grid is coarser than ours where rounds cost little.
@@ -84,7 +67,7 @@ def test_curve_of_a_removal_is_the_integral(noise, prob, epsilon):
 def test_one_round_of_fixed_cohorts_is_the_worst_pair(epsilon):
   # 2 of 5 clients; the client sends +1 or -1, all others -1: with noise 1.1 the
   # pair is (3/5) N(0) + (2/5) N(2) against N(0), up to a shift.
-  mechanism = build_mechanism('fixed_size', 5, 2, 1.1)
+  mechanism = build_round('fixed_size', 5, 2, 1.1)
   expected = integrate_hockey_stick(
     lambda x: (
       0.6 * stats.norm.pdf(x, scale=1.1)
@@ -115,7 +98,7 @@ def compute_two_rounds_among_zeros(noise, prob):
 def test_worst_pair_of_one_round_is_not_the_worst_of_two():
   # 19 of 20 clients, noise 0.5 over the sensitivity, delta at epsilon = 0: why
   # one direction is no guarantee, and 'pld' composes something else.
-  mechanism = build_mechanism('fixed_size', 20, 19, 1.0)
+  mechanism = build_round('fixed_size', 20, 19, 1.0)
   among_zeros = compute_two_rounds_among_zeros(0.5, 0.95)
   assert among_zeros == pytest.approx(0.8100, abs=5e-5)
   epsilon = 1e-9  # Positive, and 0 but for rounding.
@@ -141,7 +124,7 @@ def test_worst_pair_of_one_round_is_not_the_worst_of_two():
   ],
 )
 def test_poisson_multiplier_on_fixed_cohorts(rounds, multiplier, epsilon):
-  mechanism = build_mechanism('fixed_size', 1920, 80, multiplier)
+  mechanism = build_round('fixed_size', 1920, 80, multiplier)
   one_sided = compose_one_sided(mechanism, rounds).compute_epsilon(1e-5)
   assert one_sided == pytest.approx(epsilon, abs=0.006)
   proved = privacy_loss.PldCost([(mechanism, rounds)])
@@ -151,7 +134,7 @@ def test_poisson_multiplier_on_fixed_cohorts(rounds, multiplier, epsilon):
 def test_proved_figure_bounds_alternating_neighbours():
   # Neighbours whose other clients send -c in one round and +c in the next: each
   # direction of the worst pair, in turn.
-  mechanism = build_mechanism('fixed_size', 100, 60, 2.0)
+  mechanism = build_round('fixed_size', 100, 60, 2.0)
   noise, prob = (
     mechanism.noise_over_sensitivity,
     mechanism.cohorts.sampling_prob,
@@ -173,29 +156,20 @@ def test_proved_figure_bounds_alternating_neighbours():
 @pytest.mark.parametrize('rounds', [1, 30, 10**4])
 def test_composition_has_the_closed_form_of_gaussian_rounds(rounds, delta):
   # 0.7 over the rounds together; also at deltas below the rounding of doubles.
-  noise = 0.7 * math.sqrt(rounds)
-  interval = privacy_loss._choose_interval(
-    [(privacy_loss._Draw(noise, 1, 1), rounds)]
-  )
-  loss = privacy_loss._build_loss(noise, 1, interval, 'both')
-  composed = loss_composition.ComposedLoss(((loss, rounds),))
-  epsilon = composed.compute_epsilon(delta)
-  exact = float(privacy_loss.compute_gaussian_delta(0.7, epsilon))
-  assert 0.995 * delta < exact <= delta
-  assert composed.compute_delta(epsilon) == pytest.approx(delta, rel=1e-6)
+  check_closed_form([(0.7 * math.sqrt(rounds), rounds)], delta)
 
 
 @pytest.mark.parametrize('delta', [1e-3, 1e-10])
 def test_gaussian_rounds_of_two_kinds_have_the_closed_form(delta):
-  # 20 rounds of noise 4 and 90 of noise 12: as one of noise 0.7302.
-  rounds = [
-    (privacy_loss._Draw(4.0, 1, 1), 20),
-    (privacy_loss._Draw(12.0, 1, 1), 90),
-  ]
-  noise = (20 / 4.0**2 + 90 / 12.0**2) ** -0.5
-  interval = privacy_loss._choose_interval(rounds)
-  composed = loss_composition.ComposedLoss(
-    tuple((draw.build_loss(interval, 'both'), count) for draw, count in rounds)
+  check_closed_form([(4.0, 20), (12.0, 90)], delta)
+
+
+def check_closed_form(rounds, delta):
+  """Compares the discrete losses of Gaussian rounds with one Gaussian."""
+  parts = [(build_round('none', 1, 1, noise), count) for noise, count in rounds]
+  noise = sum(count / noise**2 for noise, count in rounds) ** -0.5
+  composed = privacy_loss._compose(
+    parts, privacy_loss._choose_interval(parts), 'both'
   )
   epsilon = composed.compute_epsilon(delta)
   exact = float(privacy_loss.compute_gaussian_delta(noise, epsilon))
@@ -206,7 +180,7 @@ def test_gaussian_rounds_of_two_kinds_have_the_closed_form(delta):
 @pytest.mark.parametrize('sampling', ['poisson', 'fixed_size', 'none'])
 def test_parts_of_one_kind_are_its_rounds(sampling):
   cohort, noise = (1920, 30) if sampling == 'none' else (80, 3)
-  mechanism = build_mechanism(sampling, 1920, cohort, noise)
+  mechanism = build_round(sampling, 1920, cohort, noise)
   parts = privacy_loss.PldCost([(mechanism, 30), (mechanism, 70)])
   whole = privacy_loss.PldCost([(mechanism, 100)])
   epsilon = whole.compute_epsilon(1e-5)
@@ -217,8 +191,8 @@ def test_parts_of_one_kind_are_its_rounds(sampling):
 
 def test_poisson_rounds_of_two_kinds_agree_with_dp_accounting():
   parts = [
-    (build_mechanism('poisson', 1920, 80, 1.5), 100),
-    (build_mechanism('none', 1920, 1920, 20), 9),
+    (build_round('poisson', 1920, 80, 1.5), 100),
+    (build_round('none', 1920, 1920, 20), 9),
   ]
   accountant = pld.PLDAccountant()
   for mechanism, count in parts:

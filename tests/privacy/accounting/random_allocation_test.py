@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from tests.privacy.paper import build_round
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import (
   accountants,
   loss_composition,
   privacy_loss,
   random_allocation,
-  sampled_gaussian,
 )
 
 _EPSILONS = np.array([0.0, 0.1, 0.4, 1.0, 2.0])
@@ -24,17 +24,8 @@ def _compute_bounds(noise, num_rounds, num_epochs, direction, epsilons):
   return np.array([composed.compute_delta(epsilon) for epsilon in epsilons])
 
 
-def _build_round(num_clients=1920, clients_per_round=80, noise_multiplier=1.29):
-  cohorts = sampled_gaussian.Cohorts(
-    sampling='random_allocation',
-    num_clients=num_clients,
-    clients_per_round=clients_per_round,
-  )
-  return sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)
-
-
-def _compute_epsilon(num_rounds, delta, *sizes, **changes):
-  mechanism = _build_round(*sizes, **changes)
+def _compute_epsilon(num_rounds, delta, clients_per_round=80, noise=1.29):
+  mechanism = build_round('random_allocation', 1920, clients_per_round, noise)
   cost = accountants.compose([(mechanism, num_rounds)], 'pld')
   return cost.compute_epsilon(delta)
 
@@ -150,7 +141,8 @@ def test_an_epoch_of_one_round_is_a_gaussian_mechanism(noise, direction):
   exact = privacy_loss.compute_gaussian_delta(noise, _EPSILONS)
   assert np.all(found >= exact * (1 - 1e-9))
   assert found == pytest.approx(exact, rel=2e-3)
-  cost = accountants.compose([(_build_round(80, 80, noise), 4)], 'pld')
+  mechanism = build_round('random_allocation', 80, 80, noise)
+  cost = accountants.compose([(mechanism, 4)], 'pld')
   delta = privacy_loss.compute_gaussian_delta(noise / 2, 1.0)
   assert cost.compute_delta(1.0) == pytest.approx(delta, rel=1e-9)
 
@@ -217,7 +209,7 @@ def test_published_figure_of_a_simulation():
 @pytest.mark.parametrize(
   ('num_rounds', 'delta', 'changes'),
   [
-    (96, 1e-5, {'noise_multiplier': 1.2}),
+    (96, 1e-5, {'noise': 1.2}),
     (120, 1e-5, {}),
     (96, 1e-6, {}),
     (80, 1e-5, {'clients_per_round': 96}),
@@ -235,17 +227,12 @@ def test_a_part_of_an_epoch_costs_a_whole_one():
 
 
 def test_runs_are_composed_by_their_own_epochs():
-  mechanism = _build_round()
+  mechanism = build_round('random_allocation', 1920, 80, 1.29)
   apart = accountants.compose([(mechanism, 30), (mechanism, 30)], 'pld')
   assert apart.compute_epsilon(1e-5) == pytest.approx(
     _compute_epsilon(96, 1e-5), rel=1e-6
   )
-  poisson = sampled_gaussian.SampledGaussian(
-    sampled_gaussian.Cohorts(
-      sampling='poisson', num_clients=1920, clients_per_round=80
-    ),
-    1.29,
-  )
+  poisson = build_round('poisson', 1920, 80, 1.29)
   both = accountants.compose([(mechanism, 96), (poisson, 96)], 'pld')
   alone = [
     accountants.compose([(each, 96)], 'pld').compute_epsilon(1e-5)
@@ -254,32 +241,10 @@ def test_runs_are_composed_by_their_own_epochs():
   assert max(alone) < both.compute_epsilon(2e-5) < sum(alone)
 
 
-def test_renyi_divergences_are_refused():
-  with pytest.raises(ValueError, match="`accountant` must be 'pld' where"):
-    accountants.compose([(_build_round(), 1)], 'rdp')
-
-
 def test_the_least_noise_has_no_epsilon():
-  assert _compute_epsilon(96, 1e-5, noise_multiplier=0.01) == math.inf
-  with pytest.raises(ValueError, match='no finite epsilon'):
-    privacy.compute_epsilon(
-      num_clients=1920,
-      clients_per_round=80,
-      num_rounds=96,
-      noise_multiplier=0.01,
-      target_delta=1e-5,
-      sampling='random_allocation',
-      accountant='pld',
-    )
+  assert _compute_epsilon(96, 1e-5, noise=0.01) == math.inf
 
 
-@pytest.mark.parametrize(
-  ('sizes', 'message'),
-  [
-    ((100, 30), 'must divide `num_clients` .* 25 and 50 would do'),
-    ((10**9, 1), 'so long an epoch is not accounted for'),
-  ],
-)
-def test_epochs_that_are_not_accounted_for_are_refused(sizes, message):
-  with pytest.raises(ValueError, match=message):
-    _build_round(*sizes)
+def test_epochs_that_are_not_accounted_for_are_refused():
+  with pytest.raises(ValueError, match='so long an epoch is not accounted for'):
+    build_round('random_allocation', 10**9, 1, 1.29)

@@ -6,7 +6,8 @@ import pytest
 from dp_accounting import rdp
 from scipy import special
 
-from tff_clipping.privacy.accounting import renyi, sampled_gaussian
+from tests.privacy.paper import build_round
+from tff_clipping.privacy.accounting import renyi
 
 
 @pytest.mark.parametrize('noise', [0.1, 0.5, 1.53, 30.0])
@@ -55,10 +56,7 @@ def test_divergences_are_those_of_dp_accounting():
 def test_frequent_sampling_warns_of_nothing(capfd):
   # From a probability of 0.1 on the series of dp_accounting may not converge.
   for cohort in (100, 300, 500, 900):
-    cohorts = sampled_gaussian.Cohorts(
-      sampling='poisson', num_clients=1000, clients_per_round=cohort
-    )
-    mechanism = sampled_gaussian.SampledGaussian(cohorts, 1.0)
+    mechanism = build_round('poisson', 1000, cohort, 1.0)
     assert np.isfinite(renyi.RenyiCost([(mechanism, 10)]).compute_epsilon(1e-5))
   assert capfd.readouterr().err == ''
 
@@ -67,22 +65,14 @@ def test_frequent_sampling_warns_of_nothing(capfd):
 @pytest.mark.parametrize('noise', [0.6, 3.0, 40.0])
 @pytest.mark.parametrize(('cohort', 'rounds'), [(2, 1), (80, 300), (900, 20)])
 def test_the_best_of_all_orders_is_found(sampling, noise, cohort, rounds):
-  cohorts = sampled_gaussian.Cohorts(
-    sampling=sampling, num_clients=1000, clients_per_round=cohort
-  )
-  cost = renyi.RenyiCost(
-    [(sampled_gaussian.SampledGaussian(cohorts, noise), rounds)]
-  )
+  cost = renyi.RenyiCost([(build_round(sampling, 1000, cohort, noise), rounds)])
   for delta in (1e-12, 1e-5):
     least, _ = cost._compute_epsilon(renyi.DEFAULT_ORDERS, delta)
     assert cost.compute_epsilon(delta) == pytest.approx(least, rel=1e-12)
 
 
 def test_a_small_cost_is_not_lost_in_rounding():
-  cohorts = sampled_gaussian.Cohorts(
-    sampling='poisson', num_clients=10**6, clients_per_round=1
-  )
-  mechanism = sampled_gaussian.SampledGaussian(cohorts, 1e3)
+  mechanism = build_round('poisson', 10**6, 1, 1e3)
   assert renyi.RenyiCost([(mechanism, 10**6)]).compute_epsilon(1e-12) > 0
 
 
@@ -107,10 +97,7 @@ def test_an_order_without_an_answer_is_no_bound(monkeypatch):
     lambda mechanism, orders: np.full(len(orders), np.nan),
   )
   # No other test may find what this one makes.
-  cohorts = sampled_gaussian.Cohorts(
-    sampling='fixed_size', num_clients=97, clients_per_round=13
-  )
-  mechanism = sampled_gaussian.SampledGaussian(cohorts, 3.217)
+  mechanism = build_round('fixed_size', 97, 13, 3.217)
   found = renyi._bound_divergences(mechanism, (2.0, 3.0))
   # What is left is the bound without sampling.
   unsampled = np.array([2.0, 3.0]) / (2 * mechanism.noise_over_sensitivity**2)

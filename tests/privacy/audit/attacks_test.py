@@ -34,14 +34,7 @@ def test_ratio_of_sampled_clients_is_of_the_mixture():
 def test_largest_change_is_over_neighbouring_releases():
   scores = _score([[0.0, 5.0], [2.0, 5.0], [-1.0, 5.5]])
   np.testing.assert_array_equal(scores['successive_releases'], [3.0, 0.5])
-
-
-def test_one_release_has_no_successors():
-  assert list(_score(np.zeros([1, 3]))) == ['all_releases']
-  assert list(_score(np.zeros([2, 3]))) == [
-    'all_releases',
-    'successive_releases',
-  ]
+  assert 'successive_releases' not in _score(np.zeros([1, 3]))
 
 
 def test_true_positive_rate_is_of_the_scores_above():
@@ -51,13 +44,11 @@ def test_true_positive_rate_is_of_the_scores_above():
   assert rate == pytest.approx(2 / 4)
 
 
-@pytest.mark.parametrize('sign', [1, -1])
-def test_estimate_is_of_the_means_and_one_deviation(sign):
+def test_estimate_is_of_the_means_and_one_deviation():
   # Variances of 2 and 0 are 1 together; the means are 3 apart.
-  estimate = audit.estimate_epsilon(
-    sign * np.array([1.0, 3.0]), sign * np.array([5.0, 5.0]), delta=1e-5
-  )
-  assert estimate == audit.compute_gaussian_epsilon(3.0, 1e-5)
+  expected = audit.compute_gaussian_epsilon(3.0, 1e-5)
+  for scores in (([1, 3], [5, 5]), ([5, 5], [1, 3])):
+    assert audit.estimate_epsilon(*scores, delta=1e-5) == expected
 
 
 @pytest.mark.parametrize(

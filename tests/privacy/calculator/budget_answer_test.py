@@ -45,62 +45,46 @@ def test_the_figures_are_those_of_the_plan(capsys):
   assert answer['warnings'] == []
 
 
-def test_the_plan_of_correlated_noise_can_be_read_back(capsys):
-  answer = ask(capsys, *ONE_ROUND, '--mechanism=blt', '--min_separation=24')
-  plan = privacy.plan_from_json(answer['plan'])
-  assert plan.epsilon == answer['epsilon']
-  assert plan.running_sum_error / 80 == answer['running_mean_error']
-
-
-def test_solves_for_rounds(capsys):
-  asked = (*PAPER, '--noise_multiplier=1.8', '--target_epsilon=1.5')
+@pytest.mark.parametrize(
+  ('asked', 'solved_for', 'known', 'unknown'),
+  [
+    (
+      (*PAPER, '--noise_multiplier=1.8', '--target_epsilon=1.5'),
+      'num_rounds',
+      'fixed_size',
+      'grouped_poisson',
+    ),
+    # Not even cohorts of all clients are enough for a fixed size.
+    (
+      (
+        *('--num_clients=3383', '--target_delta=1e-5', '--num_rounds=100'),
+        *('--target_epsilon=2', '--noise_to_clients_ratio=0.01'),
+      ),
+      'clients_per_round',
+      'poisson',
+      'fixed_size',
+    ),
+    (
+      (
+        *('--clients_per_round=200', '--target_delta=1e-6', '--num_rounds=2'),
+        *('--target_epsilon=4', '--noise_multiplier=1.1'),
+      ),
+      'num_clients',
+      'poisson',
+      'random_allocation',
+    ),
+  ],
+)
+def test_each_alternative_is_solved_for_what_is_not_given(
+  capsys, asked, solved_for, known, unknown
+):
   answer = ask(capsys, *asked, '--alternatives')
-  assert answer['solved_for'] == 'num_rounds'
-  assert answer['num_rounds'] == privacy.compute_max_rounds(
-    num_clients=1920,
-    clients_per_round=80,
-    target_delta=1e-5,
-    noise_multiplier=1.8,
-    target_epsilon=1.5,
-  )
-  assert _rows(answer)['fixed_size', 'pld']['num_rounds'] > 1
-
-
-def test_solves_for_the_clients_of_a_round(capsys):
-  # The tutorial "Differential Privacy in TFF": 120 clients and noise 1.2.
-  answer = ask(
-    capsys,
-    *('--num_clients=3383', '--target_delta=1e-5', '--num_rounds=100'),
-    *('--target_epsilon=2', '--noise_to_clients_ratio=0.01', '--alternatives'),
-  )
-  assert answer['solved_for'] == 'clients_per_round'
-  assert answer['clients_per_round'] == 120
-  assert answer['noise_multiplier'] == pytest.approx(1.2)
-  # The tighter accountant needs fewer; each row solves for its own.
+  plan = privacy.plan_from_json(answer['plan'])
+  assert answer['solved_for'] == solved_for
+  assert answer[solved_for] == getattr(plan, solved_for)
   rows = _rows(answer)
-  assert 100 < rows['poisson', 'pld']['clients_per_round'] < 120
-  # Not even cohorts of all 3383 are enough there.
-  assert ('fixed_size', 'pld') not in rows
-
-
-def test_solves_for_the_clients_in_all(capsys):
-  answer = ask(
-    capsys,
-    *('--clients_per_round=200', '--target_delta=1e-6', '--num_rounds=2'),
-    *('--target_epsilon=4', '--noise_multiplier=1.1', '--alternatives'),
-  )
-  assert answer['solved_for'] == 'num_clients'
-  plan = privacy.PrivacyPlan.from_smallest_population(
-    clients_per_round=200,
-    target_delta=1e-6,
-    num_rounds=2,
-    target_epsilon=4,
-    noise_multiplier=1.1,
-  )
-  assert answer['num_clients'] == plan.num_clients
-  rows = _rows(answer)
-  assert rows['poisson', 'pld']['num_clients'] < plan.num_clients
-  assert ('random_allocation', 'pld') not in rows
+  assert rows[known, 'pld'][solved_for] != answer[solved_for]
+  assert (unknown, 'pld') not in rows
 
 
 def test_all_clients_in_each_round_are_a_question_without_a_cohort(capsys):
@@ -120,10 +104,6 @@ def test_all_clients_in_each_round_are_a_question_without_a_cohort(capsys):
   [
     ([], '--sampling=poisson --accountant=rdp'),
     (
-      ['--sampling=fixed_size', '--accountant=pld'],
-      '--sampling=fixed_size --accountant=pld',
-    ),
-    (
       ['--mechanism=blt', '--min_separation=1'],
       '--sampling=min_separation --mechanism=blt',
     ),
@@ -131,9 +111,7 @@ def test_all_clients_in_each_round_are_a_question_without_a_cohort(capsys):
 )
 def test_what_the_noise_is_for_stands_beside_it(capsys, arguments, expected):
   _, out, _ = run_here(capsys, *ONE_ROUND, *arguments)
-  assert out.startswith('The answer:\n  noise multiplier')
-  (line,) = (line for line in out.splitlines() if 'only for' in line)
-  assert line == f'  only for          {expected}'
+  assert f'  only for          {expected}\n' in out
 
 
 def test_attacks_are_bounded(capsys):
@@ -204,19 +182,7 @@ def test_alternatives_under_another_relation_stand_apart(capsys):
   assert 'add_or_remove_one' in same
   assert 'replace_one' not in same
   assert other.startswith('With another promise, for zero_out and replace_one')
-  assert 'is to be compared with one for adding or removing one' in other
   assert 'add_or_remove_one' not in other
-  _, out, _ = run_here(
-    capsys, *PAPER, '--num_rounds=1', '--target_epsilon=3', '--alternatives'
-  )
-  assert 'Other ways to the same promise, the best of each kind:' in out
-
-
-def test_what_has_no_answer_is_no_alternative(capsys):
-  arguments = (*PAPER, '--num_rounds=100', '--noise_multiplier=0.02')
-  found = ask(capsys, *arguments, '--alternatives')['alternatives']
-  # No finite epsilon is known by 'pld' for so little noise.
-  assert not any(row['accountant'] == 'pld' for row in found)
 
 
 def test_alternatives_that_take_long_are_left_out(capsys):
@@ -234,17 +200,9 @@ def test_alternatives_that_take_long_are_left_out(capsys):
 
 def test_the_error_is_that_of_the_mean(capsys):
   # The sums of 1, 2 and 3 rounds have so many variances.
-  errors = []
-  for cohort in (40, 80):
-    answer = ask(
-      capsys,
-      *PAPER,
-      *(f'--clients_per_round={cohort}', '--num_rounds=3'),
-      '--noise_multiplier=2',
-    )
-    errors.append(answer['running_mean_error'])
-  expected = 2 * ((1 + 2 + 3) / 3) ** 0.5
-  assert errors == pytest.approx([expected / 40, expected / 80])
+  answer = ask(capsys, *PAPER, '--num_rounds=3', '--noise_multiplier=2')
+  expected = 2 * ((1 + 2 + 3) / 3) ** 0.5 / 80
+  assert answer['running_mean_error'] == pytest.approx(expected)
 
 
 def draw_question(seed):
@@ -280,11 +238,8 @@ def test_any_question_has_an_answer_or_one_line(seed):
   try:
     answer = budget_answer.compute_answer(question)
   except ValueError as error:
-    lines = str(error).splitlines()
-  else:
-    lines = []
-  assert len(lines) <= 1
-  if lines:
+    if '\n' in str(error):
+      raise
     return
   json.dumps(answer, allow_nan=False)
   plan = privacy.plan_from_json(answer['plan'])

@@ -40,28 +40,14 @@ def test_commands_do_not_import_tensorflow(command, arguments, code):
   assert result.returncode == 0, result.stderr
 
 
-def test_whole_numbers_may_have_an_exponent(capsys):
-  arguments = ('--clients_per_round=8e1', '--num_rounds=1.0', '--format=json')
-  code, out, err = run_here(
-    capsys,
-    '--num_clients=1e6',
-    *arguments,
-    *('--target_delta=1e-7', '--noise_multiplier=3'),
-  )
-  assert (code, err) == (0, '')
-  answer = json.loads(out)
-  assert answer['num_clients'] == 1_000_000
-  assert answer['clients_per_round'] == 80
-  assert answer['num_rounds'] == 1
-
-
-def test_flags_may_come_from_a_file(capsys, tmp_path):
+def test_flags_may_come_from_a_file_and_have_an_exponent(capsys, tmp_path):
   path = tmp_path / 'question.flags'
   path.write_text('# The paper\n--num_clients=1920\n--target_delta=1e-5\n')
   # What comes later counts.
-  given = (f'--flagfile={path}', '--num_clients=100', '--sampling=none')
-  answer = ask(capsys, *given, '--num_rounds=1', '--noise_multiplier=8')
+  given = (f'--flagfile={path}', '--num_clients=1e2', '--sampling=none')
+  answer = ask(capsys, *given, '--num_rounds=1.0', '--noise_multiplier=8')
   assert answer['num_clients'] == 100
+  assert answer['num_rounds'] == 1
   assert answer['target_delta'] == 1e-5
 
 
@@ -103,17 +89,10 @@ def test_help_explains(capsys):
   ('arguments', 'name'),
   [
     (['--num_clients=1.5'], '--num_clients'),
-    (['--num_clients=1e-3'], '--num_clients'),
-    (['--num_clients=nan'], '--num_clients'),
-    (['--clients_per_round='], '--clients_per_round'),
     (['--target_delta=x'], '--target_delta'),
     (['--sampling=uniform'], '--sampling'),
-    (['--accountant=pld_one_sided'], '--accountant'),
     (['--mechanism=laplace'], '--mechanism'),
-    (['--format=csv'], '--format'),
-    (['--epsilom=3'], '--epsilom'),
     (['--num_client=3'], '--num_client'),
-    (['json'], 'json'),
   ],
 )
 def test_a_wrong_flag_is_named(capsys, arguments, name):
@@ -125,26 +104,13 @@ def test_a_wrong_flag_is_named(capsys, arguments, name):
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    (
-      ['--target_delta=1e-5'],
-      'all but one of --num_clients, --clients_per_round',
-    ),
     ([*PAPER[:2]], '--target_delta must be given'),
     (
       [*PAPER, '--num_rounds=1'],
       'found --num_clients, --clients_per_round, --num_rounds.',
     ),
-    ([*ONE_ROUND, '--num_clients=79'], '--clients_per_round must be at most'),
     ([*ONE_ROUND, '--accountant=gaussian'], "must be 'rdp' or 'pld' where"),
     ([*ONE_ROUND, '--flagfile=/missing'], '/missing'),
-    (
-      [*PAPER, '--noise_multiplier=0.5', '--target_epsilon=0.1'],
-      'even with --num_rounds 1 it is',
-    ),
-    (
-      [*ONE_ROUND, '--min_separation=24', '--accountant=pld'],
-      '--accountant must not be given where --sampling is',
-    ),
     ([*ONE_ROUND, '--false_positive_rate=1'], '--false_positive_rate must be'),
     ([*ONE_ROUND, '--output=/missing/a.txt'], '--output must be a file that'),
   ],
@@ -199,18 +165,8 @@ def test_reader_that_leaves_early_is_no_error():
   read, write = os.pipe()
   os.close(read)
   try:
-    result = subprocess.run(
-      [
-        sys.executable,
-        '-m',
-        'tff_clipping.privacy.calculator.budget_main',
-        *ONE_ROUND,
-      ],
-      stdout=write,
-      stderr=subprocess.PIPE,
-      text=True,
-      env={**os.environ, 'PYTHONPATH': str(ROOT)},
-      check=False,
+    result = run_process(
+      *ONE_ROUND, stdout=write, stderr=subprocess.PIPE, capture_output=False
     )
   finally:
     os.close(write)

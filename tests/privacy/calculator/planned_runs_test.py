@@ -1,6 +1,7 @@
 """Tests of tff_clipping.privacy.calculator.planned_runs."""
 
 import json
+import re
 
 import pytest
 
@@ -19,6 +20,14 @@ PLANS = [
   )
   for num_rounds, noise in ((1, 3.0), (20, 1.5), (5, 2.0))
 ]
+FIXED = privacy.PrivacyPlan(
+  num_clients=1000,
+  clients_per_round=100,
+  target_delta=1e-4,
+  num_rounds=10,
+  noise_multiplier=4.0,
+  sampling='fixed_size',
+)
 
 
 def compose_plans(plans, **asked):
@@ -78,28 +87,6 @@ def test_each_run_alone_costs_less_than_all_of_them(capsys, tmp_path):
     assert max(alone) < answer['together']['epsilon'] < sum(alone)
 
 
-def test_what_is_not_proved_of_noise_in_integers_is_not_claimed(
-  capsys, tmp_path
-):
-  path = tmp_path / 'privacy.json'
-  plan = privacy.PrivacyPlan(
-    **dict(num_clients=1000, clients_per_round=100, num_rounds=10),
-    **dict(target_delta=1e-4, noise_multiplier=4.0, sampling='fixed_size'),
-  )
-  path.write_text(json.dumps(privacy.plan_to_json(plan)))
-  _, out, _ = run_here(capsys, f'--together={path}')
-  assert 'proved too (but for noise in integers): --accountant=pld' in out
-
-
-def test_caveats_come_first(capsys, tmp_path):
-  path = tmp_path / 'privacy.json'
-  path.write_text(
-    json.dumps(privacy.plan_to_json(PLANS[0], ['a seed is known']))
-  )
-  _, out, _ = run_here(capsys, f'--together={path}')
-  assert out.startswith('No guarantee as it was run: a seed is known.')
-
-
 def test_what_is_no_plan_is_one_line(capsys, tmp_path):
   other = tmp_path / 'other.json'
   other.write_text('{"format": 7}')
@@ -116,10 +103,27 @@ def test_what_is_no_plan_is_one_line(capsys, tmp_path):
     assert len(err.splitlines()) == 1
 
 
-def test_what_gave_a_run_its_clipping_norm_is_told(capsys, tmp_path):
+@pytest.mark.parametrize(
+  ('plan', 'of_the_run', 'said'),
+  [
+    (
+      PLANS[0],
+      {'caveats': ['a seed is known']},
+      'No guarantee as it was run: ',
+    ),
+    (
+      PLANS[0],
+      {'with_clipping_norm': 'Told.'},
+      'Not counted here, of .*: Told',
+    ),
+    (FIXED, {}, r'proved too \(but for noise in integers\): --accountant=pld'),
+  ],
+)
+def test_what_limits_a_promise_is_said(
+  capsys, tmp_path, plan, of_the_run, said
+):
   path = tmp_path / 'privacy.json'
-  plan = privacy.plan_to_json(PLANS[0])
-  told = 'The clipping norm comes from a run.'
-  path.write_text(json.dumps(plan | {'with_clipping_norm': told}))
+  path.write_text(json.dumps(privacy.plan_to_json(plan) | of_the_run))
   _, out, _ = run_here(capsys, f'--together={path}')
-  assert f'Not counted here, of {path}: {told}' in out
+  assert re.search(said, out)
+  assert out.startswith('No guarantee') == ('caveats' in of_the_run)

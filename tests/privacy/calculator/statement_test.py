@@ -6,8 +6,7 @@ import json
 import pytest
 
 import tff_clipping
-from tests.privacy.ledgers import PLAN, new_id
-from tff_clipping import privacy
+from tests.privacy.ledgers import PLAN, charge
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.calculator import ledger_main
 
@@ -16,21 +15,17 @@ from tff_clipping.privacy.calculator import ledger_main
 def _write(tmp_path, capsys):
   """Returns a function that runs the command and returns the statement."""
 
-  def write(num_releases=20, caveats=(), plan=PLAN, files=()):
+  def write(num_releases=20, caveats=(), files=()):
     run = tmp_path / 'run'
     run.mkdir()
-    with privacy.PrivacyLedger(
-      run / 'ledger.jsonl', plan, caveats=caveats
-    ) as ledger:
-      for round_num in range(1, num_releases + 1):
-        ledger.charge(round_num, new_id())
+    charge(run / 'ledger.jsonl', range(num_releases), caveats=caveats)
     for name, content in files:
       (run / name).write_bytes(content)
     path = tmp_path / 'statement.md'
     code = ledger_main.run(['tff-clipping-ledger', str(run), _flag(path)])
     captured = capsys.readouterr()
     assert (code, captured.err) == (0, '')
-    assert captured.out.endswith(f'The statement is in {path}.\n')
+    assert f'The statement is in {path}.\n' in captured.out
     return path.read_text()
 
   return write
@@ -58,24 +53,20 @@ def test_a_statement_has_its_parts_in_order_caveats_first(write):
   assert len(text.split()) < 700  # A page or so.
 
 
-def test_the_promise_is_in_words_and_in_numbers(write):
-  text = write()
-  epsilon = rounding.format_up(PLAN.epsilon)
-  assert f'| Epsilon | {epsilon} |' in text
-  assert '| Delta | 1e-05 |' in text
-  assert 'one client, with all of its data' in text
-  assert 'add\\_or\\_remove\\_one: two sets of clients that differ in' in text
-  assert 'the probability of any result that is published' in text
-  assert '(the true-positive rate)' in text
-  assert '20 of 20 planned' in text
-  assert f'tff-clipping {tff_clipping.__version__}' in text
-
-
-def test_of_a_run_that_ended_early_the_whole_plan_is_promised(write):
-  text = write(num_releases=5)
+@pytest.mark.parametrize('num_releases', [5, 20])
+def test_the_whole_plan_is_promised_also_of_a_run_that_ended_early(
+  write, num_releases
+):
+  text = write(num_releases=num_releases)
   assert f'| Epsilon | {rounding.format_up(PLAN.epsilon)} |' in text
-  spent = rounding.format_up(PLAN.epsilon_after(5))
-  assert f'The 5 rounds that were run cost epsilon {spent}; that is a' in text
+  assert '| Delta | 1e-05 |' in text
+  assert 'add\\_or\\_remove\\_one: ' in text
+  assert '(the true-positive rate)' in text
+  assert f'{num_releases} of 20 planned' in text
+  assert f'tff-clipping {tff_clipping.__version__}' in text
+  spent = rounding.format_up(PLAN.epsilon_after(num_releases))
+  is_told = f'The {num_releases} rounds that were run cost epsilon {spent}'
+  assert (is_told in text) == (num_releases == 5)
 
 
 def test_caveats_take_the_guarantee_away(write):
@@ -86,34 +77,35 @@ def test_caveats_take_the_guarantee_away(write):
   assert '* a \\<b\\>seed\\</b\\> is known' in caveats
 
 
-def test_what_the_folder_says_is_there_and_digests_are_those_of_files(write):
-  experiment = {'model': 'mlp', 'task': 'mnist', 'clipping_norm': 0.1}
-  config = {'experiment': experiment}
+@pytest.mark.parametrize(
+  ('clipping', 'norm', 'noise', 'choice'),
+  [
+    ('fixed', '0.1', 'Noise on the sum | 1.5 times c, ', 'the clipping norm'),
+    # The noise on the sum alone is another, and larger.
+    (
+      'adaptive',
+      'adaptive, from 0.1',
+      'Noise on the sum and on the bits that adapt c, together | a noise mult',
+      'where the clipping norm began',
+    ),
+  ],
+)
+def test_what_the_folder_says_is_there_and_digests_are_those_of_files(
+  write, clipping, norm, noise, choice
+):
+  experiment = {'model': 'mlp', 'clipping': clipping, 'clipping_norm': 0.1}
   text = write(
     files=[
-      ('config.json', json.dumps(config).encode()),
+      ('config.json', json.dumps({'experiment': experiment}).encode()),
       ('model.weights.h5', b'weights'),
     ]
   )
   assert '| Model | mlp |' in text
-  assert '| Data | mnist |' in text
-  assert '| Clipping norm c | 0.1 |' in text
-  assert '| Noise on the sum | 1.5 times c, ' in text
-  assert ': the clipping norm, learning rates' in text
+  assert f'| Clipping norm c | {norm} |' in text
+  assert f'| {noise}' in text
+  assert f': {choice}, learning rates' in text
   digest = hashlib.sha256(b'weights').hexdigest()
   assert f'| model.weights.h5 | {digest} |' in text
-
-
-def test_an_adaptive_norm_is_said_to_be_so_with_what_was_paid_for(write):
-  experiment = {'clipping': 'adaptive', 'clipping_norm': 0.1}
-  config = json.dumps({'experiment': experiment}).encode()
-  text = write(files=[('config.json', config)])
-  assert '| Clipping norm c | adaptive, from 0.1 |' in text
-  # The noise on the sum alone is another, and larger.
-  together = '| Noise on the sum and on the bits that adapt c, together | '
-  assert f'{together}a noise multiplier of 1.5 |' in text
-  assert 'times c' not in text.partition('## How it was computed')[0]
-  assert ': where the clipping norm began, learning rates' in text
 
 
 def test_what_is_wrong_is_one_line(write, capsys, tmp_path):

@@ -14,12 +14,6 @@ def toeplitz_matrix(column: np.ndarray) -> np.ndarray:
   return linalg.toeplitz(column, np.zeros(len(column)))
 
 
-def released_noise(strategy: correlated_noise.NoiseStrategy) -> np.ndarray:
-  """Returns the matrix that makes the noise of the rounds from the draws."""
-  draws = np.eye(strategy.num_rounds)
-  return np.array(list(strategy.recurrence.stream(draws)))
-
-
 def patterns(
   num_rounds: int, participation: correlated_noise.Participation
 ) -> Iterator[tuple[int, ...]]:

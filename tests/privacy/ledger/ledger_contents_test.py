@@ -104,20 +104,6 @@ def test_a_run_that_was_killed_before_its_first_line_has_no_plan_yet(path):
     privacy.read_plan(path)
 
 
-def test_damage_is_refused(path):
-  charge(path, [1, 2])
-  data = path.read_text()
-  path.write_text(data.replace('"round_num":2', '"round_num":3'))
-  with pytest.raises(privacy.DamagedLedgerError, match='Line 3 of'):
-    privacy.read_ledger(path)
-  path.write_text(''.join(data.splitlines(keepends=True)[:2]))
-  with pytest.raises(privacy.DamagedLedgerError, match='2 of them are whole'):
-    privacy.read_ledger(path)
-  path.with_name('ledger.jsonl.seal').unlink()
-  with pytest.raises(privacy.DamagedLedgerError, match='seal is missing'):
-    privacy.read_ledger(path)
-
-
 def test_nothing_there_is_no_ledger(path):
   with pytest.raises(FileNotFoundError):
     privacy.read_ledger(path)
@@ -128,26 +114,14 @@ def test_nothing_there_is_no_ledger(path):
     privacy.read_ledger(path)
 
 
-@pytest.mark.parametrize(
-  ('attribute', 'value', 'message'),
-  [
-    (
-      'threshold',
-      {'num_rounds': 10, 'noise_multiplier': 14.7, 'share': 0.01},
-      '`threshold` .* .a first phase that estimates the clipping norm. went',
-    )
-  ],
-)
-def test_a_plan_of_a_kind_that_went_is_refused_by_its_name(
-  path, attribute, value, message
-):
+def test_a_plan_of_a_kind_that_went_is_refused_by_its_name(path):
   header = {
     'kind': 'plan',
     'format': ledger_contents.FORMAT,
     'run_id': 'a',
-    'plan': {**privacy.plan_to_json(PLAN), attribute: value},
+    'plan': {**privacy.plan_to_json(PLAN), 'threshold': {'num_rounds': 10}},
   }
-  ledger_file.LedgerFile(path, lambda: header, lambda lines: {}).close()
+  ledger_file.LedgerFile(path, header, lambda lines: {}).close()
   # Of a line that was cut short nothing is made either.
   path.write_bytes(path.read_bytes() + b'{"line":2')
   before = read_files(path.parent)
@@ -156,9 +130,7 @@ def test_a_plan_of_a_kind_that_went_is_refused_by_its_name(
     privacy.read_plan,
     lambda path: privacy.PrivacyLedger(path, PLAN),
   ):
-    with pytest.raises(ValueError, match=message) as raised:
+    with pytest.raises(ValueError, match=f'{path} .*`threshold` .* went') as e:
       read(path)
-    assert not isinstance(raised.value, privacy.DamagedLedgerError)
-    assert str(path) in str(raised.value)
-    assert '\n' not in str(raised.value)
+    assert not isinstance(e.value, privacy.DamagedLedgerError)
   assert read_files(path.parent) == before

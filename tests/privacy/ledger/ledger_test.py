@@ -25,43 +25,42 @@ def test_a_charge_is_in_the_file_with_the_epsilon_so_far(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     assert ledger.charge(8, new_id()) == PLAN.epsilon_after(2)
     assert (ledger.num_releases, ledger.rounds) == (2, [7, 8])
-    for round_num in (-1, 1.0, None, True, '3'):
-      with pytest.raises((TypeError, ValueError), match='`round_num` must be'):
-        ledger.charge(round_num, new_id())
-    assert ledger.num_releases == 2
   with pytest.raises(ValueError, match='is closed'):
     ledger.charge(9, new_id())
-  with pytest.raises(TypeError, match='`plan` must be a PrivacyPlan'):
-    privacy.PrivacyLedger(path, privacy.plan_to_json(PLAN))
 
 
-def test_an_id_is_charged_once(path):
+def test_what_is_no_charge_is_refused_and_not_written(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     ledger.charge(1, 'one')
     before = path.read_bytes()
-    for round_num, draw in ((1, 0), (1, 1), (2, 0)):
-      with pytest.raises(ValueError, match="must be new, found 'one'"):
-        ledger.charge(round_num, 'one', draw=draw)
+    for arguments, draw, message in (
+      ((-1, 'two'), 0, '`round_num` must be at least 0'),
+      ((2, None), 0, '`release_id` must be a string'),
+      ((1, 'one'), 0, "must be new, found 'one'"),
+      ((1, 'one'), 1, "must be new, found 'one'"),
+      ((2, 'one'), 0, "must be new, found 'one'"),
+      ((1, 'two'), 0, '`draw` must be the next one of round 1, 1, found 0'),
+      ((1, 'two'), 2, '`draw` must be the next one of round 1, 1, found 2'),
+      ((3, 'two'), 1, '`draw` must be the next one of round 3, 0, found 1'),
+    ):
+      with pytest.raises((TypeError, ValueError), match=message):
+        ledger.charge(*arguments, draw=draw)
+    with pytest.raises(ValueError, match='must have been cut short'):
+      ledger.name_cut_short('two', round_num=1, draw=0)
     assert path.read_bytes() == before
+  with pytest.raises(TypeError, match='`plan` must be a PrivacyPlan'):
+    privacy.PrivacyLedger(path, privacy.plan_to_json(PLAN))
 
 
 def test_another_draw_of_a_round_is_charged_with_its_number(path):
   charge(path, [0, 1])
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     assert [ledger.next_draw(each) for each in (1, 3)] == [1, 0]
-    with pytest.raises(ValueError, match='round 3, 0, found 1'):
-      ledger.charge(3, new_id(), draw=1)
     assert ledger.charge(1, 'two', draw=1) == PLAN.epsilon_after(3)
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     assert ledger.rounds == [0, 1, 1]
     assert ledger.releases[-1] == ('two', 1, 1)
     assert ledger.next_draw(1) == 2
-    for draw in (0, 1, 3):
-      with pytest.raises(
-        ValueError,
-        match=f'`draw` must be the next one of round 1, 2, found {draw}',
-      ):
-        ledger.charge(1, 'three', draw=draw)
 
 
 def test_a_line_cut_short_may_have_been_a_draw_of_any_round(path):
@@ -94,23 +93,11 @@ def test_a_line_cut_short_is_given_its_release_at_no_cost(
       ledger.charge(2, 'two', draw=int(round_num is None))
 
 
-def test_only_a_line_that_was_cut_short_is_given_a_release(path):
-  charge(path, [0])
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    with pytest.raises(ValueError, match='must have been cut short'):
-      ledger.name_cut_short('two', round_num=1, draw=0)
-    with pytest.raises(TypeError, match='`release_id` must be a string'):
-      ledger.charge(1, None)
-
-
 def test_caveats_are_kept_with_the_plan(path):
   with privacy.PrivacyLedger(path, PLAN, caveats=['the noise is known']):
     pass
   header = json.loads(path.read_text().splitlines()[0])
   assert header['plan']['caveats'] == ['the noise is known']
-  assert header['plan']['description'].startswith(
-    'No guarantee as it was run: the noise is known. The plan: Training for'
-  )
   both = ('the noise is known', 'so is the cohort')
   with privacy.PrivacyLedger(path, PLAN, caveats=both[1:]) as ledger:
     assert ledger.caveats == both
@@ -202,9 +189,7 @@ def test_release_beyond_the_target_is_refused(path):
   [
     {'noise_multiplier': 1.6},
     {'num_rounds': 21},
-    {'target_delta': 1e-6},
     {'sampling': 'fixed_size'},
-    {'accountant': 'pld'},
     {'target_epsilon': 30.0},
   ],
 )

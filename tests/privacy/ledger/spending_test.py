@@ -41,22 +41,17 @@ def _write(tmp_path):
   return write
 
 
-def test_one_run_has_spent_what_its_ledger_says(write):
-  (ledger,) = write((PLAN, 7))
-  spent = privacy.compute_spending([ledger])
-  assert spent.epsilon == ledger.epsilon
-  assert spent.num_releases == 7
-  assert spent.accountant == 'rdp'
-  assert spent.relation is privacy.Relation.ADD_OR_REMOVE_ONE
-
-
 @pytest.mark.parametrize(
   'plan', [PLAN, pytest.param(PLD, marks=pytest.mark.slow)]
 )
 def test_parts_of_a_run_have_spent_what_the_run_does(write, plan):
-  spent = privacy.compute_spending(write((plan, 7), (plan, 13), (plan, 0)))
+  ledgers = write((plan, 7), (plan, 13), (plan, 0))
+  spent = privacy.compute_spending(ledgers)
   assert spent.epsilon == pytest.approx(plan.epsilon_after(20), rel=1e-6)
   assert spent.accountant == plan.accountant
+  assert spent.relation is privacy.Relation.ADD_OR_REMOVE_ONE
+  alone = privacy.compute_spending(ledgers[:1])
+  assert (alone.epsilon, alone.num_releases) == (ledgers[0].epsilon, 7)
 
 
 def test_runs_of_two_accountants_are_added_up_by_what_holds_for_both(write):
@@ -127,36 +122,20 @@ def test_a_copy_of_a_ledger_that_went_on_is_refused(tmp_path):
     privacy.compute_spending([privacy.read_ledger(path) for path in paths])
 
 
-@pytest.mark.parametrize('second', ['a', 'b'])
-def test_runs_whose_cohorts_have_one_seed_are_refused(tmp_path, second):
-  paths = tmp_path / 'one.jsonl', tmp_path / 'two.jsonl'
-  for path, seed in zip(paths, ('a', second), strict=True):
-    charge(path, [1, 2])
-    with privacy.PrivacyLedger(path, PLAN) as ledger:
-      ledger.record_seed(seed)
-      ledger.record_seed(seed)
-  contents = [privacy.read_ledger(path) for path in paths]
-  assert [each.seeds for each in contents] == [('a',), (second,)]
-  if second != 'a':
-    assert privacy.compute_spending(contents).num_releases == 4
-    return
-  with pytest.raises(ValueError, match='found one seed in .*one.*and .*two'):
-    privacy.compute_spending(contents)
-
-
 @pytest.mark.parametrize(
   ('plans', 'seeds', 'expected'),
   [
     ([PLAN, PLAN], ['a', None], ['1']),
     ([PLAN, PLAN], [None, None], ['0', '1']),
     ([PLAN, PLAN], ['a', 'b'], []),
+    ([PLAN, PLAN], ['a', 'a'], 'refused'),
     ([PLAN], [None], []),
     # Nothing is charged less because the order is secret.
     ([CORRELATED, CORRELATED], [None, None], []),
     ([CORRELATED, CORRELATED], ['a', 'a'], []),
   ],
 )
-def test_cohorts_that_nothing_tells_apart_are_named(
+def test_cohorts_of_one_seed_are_refused_and_of_an_unknown_one_named(
   tmp_path, plans, seeds, expected
 ):
   contents = []
@@ -166,7 +145,13 @@ def test_cohorts_that_nothing_tells_apart_are_named(
     if seed is not None:
       with privacy.PrivacyLedger(path, plan) as ledger:
         ledger.record_seed(seed)
+        ledger.record_seed(seed)
     contents.append(privacy.read_ledger(path))
+    assert contents[-1].seeds == (() if seed is None else (seed,))
+  if expected == 'refused':
+    with pytest.raises(ValueError, match='found one seed in .*0 and .*1:'):
+      privacy.compute_spending(contents)
+    return
   spent = privacy.compute_spending(contents)
   assumed = spending.find_assumed_independent(contents)
   assert [path.name for path in assumed] == expected

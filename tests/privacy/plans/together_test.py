@@ -48,36 +48,28 @@ def compose_by_library(accountant):
   return accountant.get_epsilon(DELTA)
 
 
-def test_runs_cost_together_what_dp_accounting_says_by_rdp():
-  cost = compose_plans(build_plans('rdp'))
-  expected = compose_by_library(rdp.RdpAccountant())
-  # Of orders that differ in part, of which the best counts.
-  assert cost.epsilon == pytest.approx(expected, rel=5e-3)
-  assert cost.accountant == 'rdp'
-  assert cost.num_releases == 125
-  assert cost.relation is privacy.Relation.ADD_OR_REMOVE_ONE
-
-
-def test_runs_cost_together_what_dp_accounting_says_by_pld():
-  plans = build_plans('pld')
+@pytest.mark.parametrize(
+  ('accountant', 'library'),
+  [
+    # Of orders that differ in part, of which the best counts.
+    ('rdp', rdp.RdpAccountant),
+    # A grid of 1e-3 adds at most so much in each of 125 rounds, and far less on
+    # average.
+    ('pld', lambda: pld.PLDAccountant(value_discretization_interval=1e-3)),
+  ],
+)
+def test_runs_cost_together_what_dp_accounting_says(accountant, library):
+  plans = build_plans(accountant)
   cost = compose_plans(plans)
-  # A grid of 1e-3 adds at most so much in each of 125 rounds, and far less on
-  # average.
-  expected = compose_by_library(
-    pld.PLDAccountant(value_discretization_interval=1e-3)
-  )
+  expected = compose_by_library(library())
   assert cost.epsilon == pytest.approx(expected, rel=5e-3)
+  assert (cost.accountant, cost.num_releases) == (accountant, 125)
+  assert cost.relation is privacy.Relation.ADD_OR_REMOVE_ONE
   alone = [plan.epsilon for plan in plans]
   assert max(alone) < cost.epsilon < sum(alone)
   # The same by a flag, whatever the plans are charged by.
-  asked = compose_plans(build_plans('rdp'), accountant='pld')
+  asked = compose_plans(build_plans('rdp'), accountant=accountant)
   assert asked.epsilon == cost.epsilon
-
-
-def test_one_run_costs_what_its_plan_says():
-  plan = build_plans('rdp')[0]
-  cost = compose_plans([plan])
-  assert cost.epsilon == pytest.approx(plan.epsilon, rel=1e-9)
 
 
 def test_what_cannot_be_added_up_raises():

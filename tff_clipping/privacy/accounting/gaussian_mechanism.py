@@ -66,9 +66,7 @@ def gaussian_delta(noise_multiplier: float, epsilon: float) -> float:
   shift = 1 / argument_checks.check_positive(
     'noise_multiplier', noise_multiplier
   )
-  epsilon = argument_checks.check_number('epsilon', epsilon)
-  if epsilon < 0:
-    raise ValueError(f'`epsilon` must not be negative, found {epsilon:g}.')
+  epsilon = argument_checks.check_non_negative('epsilon', epsilon)
   return math.exp(_log_delta(shift, epsilon))
 
 

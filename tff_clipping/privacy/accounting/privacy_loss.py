@@ -77,8 +77,7 @@ Fixed-size cohorts, replace one: what holds, and why.
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 from scipy import special
@@ -118,8 +117,10 @@ class PldCost:
 
     They are of 'poisson', 'random_allocation' and 'none', or of 'fixed_size'.
     """
-    self._parts = tuple(parts)
-    self._noise = gaussian_mechanism.compose_noise(self._parts)
+    self._draws = [
+      (one, one.cohorts.count_epochs(count)) for one, count in parts
+    ]
+    self._noise = gaussian_mechanism.compose_noise(parts)
 
   def compute_epsilon(self, delta: float) -> float:
     """Returns the epsilon of the parts; inf if unknown."""
@@ -144,34 +145,16 @@ class PldCost:
   ) -> float:
     """Returns the largest figure of the pairs; inf if losses are too large."""
     directions: tuple[str, ...] = ('remove', 'add')
-    if any(one.cohorts.sampling == 'fixed_size' for one, _ in self._parts):
+    if any(one.cohorts.sampling == 'fixed_size' for one, _ in self._draws):
       directions = ('both',)
-    rounds = [
-      (
-        _Draw(
-          one.noise_over_sensitivity,
-          one.cohorts.sampling_prob,
-          one.cohorts.rounds_per_epoch,
-        ),
-        one.cohorts.count_epochs(count),
-      )
-      for one, count in self._parts
-    ]
     try:
-      interval = _choose_interval(rounds)
+      interval = _choose_interval(self._draws)
     except random_allocation.LossTooLargeError:
       return math.inf
     while interval <= _WIDEST_INTERVAL:
       try:
         return max(
-          compute(
-            loss_composition.ComposedLoss(
-              tuple(
-                (draw.build_loss(interval, direction), count)
-                for draw, count in rounds
-              )
-            )
-          )
+          compute(_compose(self._draws, interval, direction))
           for direction in directions
         )
       except loss_composition.TooManyPointsError:
@@ -244,43 +227,29 @@ def _compute_exchanged_delta(
   return np.where(reachable, np.clip(delta, 0, 1), 0)
 
 
-class _Draw(NamedTuple):
-  """A round, or an epoch of 'random_allocation', as its losses depend on it.
-
-  Attributes:
-    noise: Noise over sensitivity.
-    prob: The sampling probability of a round.
-    num_rounds: The rounds that it is for; more than 1 for 'random_allocation'.
-  """
-
-  noise: float
-  prob: float
-  num_rounds: int
-
-  def measure(self) -> tuple[float, float, float]:
-    """Returns about the loss's mean and deviation, and its largest size."""
-    if self.num_rounds > 1:
-      return random_allocation.measure_losses(self.noise, self.num_rounds)
-    _, largest = _bound_losses(self.noise, self.prob, 'both')
-    return *_measure_losses(self.noise, self.prob), largest
-
-  def build_loss(
-    self, interval: float, direction: str
-  ) -> loss_composition.DiscreteLoss:
-    """Returns the losses of a discrete pair that dominates the draw."""
-    if self.num_rounds > 1:
-      return random_allocation.build_losses(
-        self.noise, self.num_rounds, interval, direction
+def _compose(
+  draws: sampled_gaussian.Parts, interval: float, direction: str
+) -> loss_composition.ComposedLoss:
+  """Returns the losses of discrete pairs that dominate rounds or epochs."""
+  losses = []
+  for one, count in draws:
+    noise, num_rounds = one.noise_over_sensitivity, one.cohorts.rounds_per_epoch
+    if num_rounds > 1:
+      loss = random_allocation.build_losses(
+        noise, num_rounds, interval, direction
       )
-    return _build_loss(self.noise, self.prob, interval, direction)
+    else:
+      loss = _build_loss(noise, one.cohorts.sampling_prob, interval, direction)
+    losses.append((loss, count))
+  return loss_composition.ComposedLoss(tuple(losses))
 
 
-def _choose_interval(rounds: Sequence[tuple[_Draw, int]]) -> float:
+def _choose_interval(draws: sampled_gaussian.Parts) -> float:
   """Returns the width of a grid cell; inf if losses are too large for any."""
   mean = variance = finest = 0.0
   narrowest = _DEFAULT_INTERVAL
-  for draw, count in rounds:
-    mean_of_round, stddev, largest = draw.measure()
+  for one, count in draws:
+    mean_of_round, stddev, largest = _measure_losses(one)
     mean += count * mean_of_round
     variance += count * stddev**2
     narrowest = min(narrowest, stddev / 100)
@@ -294,11 +263,17 @@ def _choose_interval(rounds: Sequence[tuple[_Draw, int]]) -> float:
   return max(narrowest, finest)
 
 
-def _measure_losses(noise: float, prob: float) -> tuple[float, float]:
-  """Returns about the mean and standard deviation of one round's loss.
+def _measure_losses(
+  one: sampled_gaussian.SampledGaussian,
+) -> tuple[float, float, float]:
+  """Returns about the loss's mean and deviation, and its largest size.
 
   Only to choose a grid: the larger ones of removal and addition, by a sum.
   """
+  noise, prob = one.noise_over_sensitivity, one.cohorts.sampling_prob
+  if one.cohorts.rounds_per_epoch > 1:
+    return random_allocation.measure_losses(noise, one.cohorts.rounds_per_epoch)
+  _, largest = _bound_losses(noise, prob, 'both')
   outputs = np.linspace(-10, 10, 2001)
   weights = np.exp(-0.5 * outputs**2)
   # With the client left out, and with it in the cohort.
@@ -310,7 +285,7 @@ def _measure_losses(noise: float, prob: float) -> tuple[float, float]:
   )
   mean = (1 - prob) * out_mean + prob * in_mean
   square = max((1 - prob) * out_square + prob * in_square, out_square)
-  return float(mean), math.sqrt(square)
+  return float(mean), math.sqrt(square), largest
 
 
 def _bound_losses(

@@ -134,11 +134,9 @@ def warn_of_small_delta(target_delta: float, epsilon: float) -> None:
 
 
 def _warn(message: str, category: type[Warning]) -> None:
-  """Warns at the line outside this package."""
-  here = 'tff_clipping.privacy.'
+  """Warns at the line outside this package, which may replace a dataclass."""
+  inside = 'tff_clipping.privacy.', 'dataclasses'
   stacklevel, frame = 1, inspect.currentframe()
-  while frame is not None and str(frame.f_globals.get('__name__')).startswith(
-    here
-  ):
+  while frame and frame.f_globals.get('__name__', '').startswith(inside):
     stacklevel, frame = stacklevel + 1, frame.f_back
   warnings.warn(message, category, stacklevel=stacklevel)

@@ -125,17 +125,9 @@ def _check_epoch(num_clients: int, clients_per_round: int) -> None:
   """Raises unless an epoch has a number of rounds that is accounted for."""
   rounds, rest = divmod(num_clients, clients_per_round)
   if rest:
-    fewer, more = (
-      next(size for size in sizes if num_clients % size == 0)
-      for sizes in (
-        range(clients_per_round, 0, -1),
-        (-(-num_clients // k) for k in range(rounds, 0, -1)),
-      )
-    )
     raise ValueError(
       '`clients_per_round` must divide `num_clients` where `sampling` is '
-      f"'random_allocation', found {clients_per_round} of {num_clients}: "
-      f'{fewer} and {more} would do.'
+      f"'random_allocation', found {clients_per_round} of {num_clients}."
     )
   if rounds > ranges.MAX_ROUNDS:
     raise ValueError(

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import accountants, ranges, rounding
 
 # Noise is found to so many significant digits, so that the number that is
@@ -46,6 +47,7 @@ def find(
   *,
   name: str,
   start: float | None = None,
+  low_is_answer: bool = True,
 ) -> _Found:
   """Returns what is built of the value nearest to `low` within the target.
 
@@ -63,10 +65,15 @@ def find(
     target: The epsilon that must not be passed, positive.
     name: What the value is, for the message.
     start: Where the search begins; at `low` if not given.
+    low_is_answer: Whether `low` is one, and not only the last value that is
+      accounted for.
 
   Raises:
-    ValueError: If not even `high` has an epsilon within the target.
+    TypeError: If the target is not a number.
+    ValueError: If it is not positive, not even `high` has an epsilon within it,
+      or `low` has and is no answer.
   """
+  target = argument_checks.check_positive('target_epsilon', target)
   # Values in order, by their places: there is none between two neighbours.
   whole = isinstance(low, int) and isinstance(high, int)
 
@@ -78,18 +85,18 @@ def find(
 
   first, last = to_place(low), to_place(high)
 
+  # What is built at each place that was tried.
+  built: dict[int, _Found] = {}
+
   @functools.cache
-  def try_place(place: int) -> _Found | None:
+  def epsilon_at(place: int) -> float:
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', ranges.DeltaWarning)
       try:
-        return build(to_value(place))
+        built[place] = build(to_value(place))
       except accountants.NoEpsilonError:
-        return None
-
-  def epsilon_at(place: int) -> float:
-    found = try_place(place)
-    return math.inf if found is None else found.epsilon
+        return math.inf
+    return built[place].epsilon
 
   def gap(place: int) -> float:
     ratio = min(max(epsilon_at(place) / target, 1e-300), 1e300)
@@ -110,7 +117,13 @@ def find(
     if is_within(place):
       within = place
       if place == first:
-        return _known(try_place(place))
+        if low_is_answer:
+          return built[place]
+        raise ValueError(
+          f'`target_epsilon` must be smaller, found {target:g}: even with '
+          f'`{name}` {to_value(place):g}, the last that is accounted for, '
+          f'epsilon is only {epsilon_at(place):.4g}.'
+        )
       place = leave(place, step, first)
     else:
       above = place
@@ -138,13 +151,7 @@ def find(
     place = min(max(middle, ends[0] + 1), ends[1] - 1)
     above, within = (above, place) if is_within(place) else (place, within)
     steps += 1
-  return _known(try_place(within))
-
-
-def _known(found: _Found | None) -> _Found:
-  """Returns what was found within the target."""
-  assert found is not None  # It has an epsilon.
-  return found
+  return built[within]
 
 
 def _place_of(value: float) -> int:

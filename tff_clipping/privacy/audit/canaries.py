@@ -142,7 +142,9 @@ class Canaries:
         f'`update` must have {self.num_parameters} parameters, found '
         f'{len(vector)}.'
       )
-    return self.transform(_fold(vector * self._signs, self.period))
+    signed = vector * self._signs
+    padded = np.pad(signed, (0, -len(signed) % self.period))
+    return self.transform(padded.reshape(-1, self.period).sum(axis=0))
 
   def transform(self, folded: np.ndarray) -> np.ndarray:
     """Returns the products with all directions, from the folded update.
@@ -162,12 +164,6 @@ class Canaries:
     """The random signs as 1 and -1, `int8` of [d]."""
     bits = np.unpackbits(self.packed_signs)[: self.num_parameters]
     return 1 - 2 * bits.astype(np.int8)
-
-
-def _fold(vector: np.ndarray, period: int) -> np.ndarray:
-  """Returns the sums of the entries that are `period` apart."""
-  padded = np.pad(vector, (0, -len(vector) % period))
-  return padded.reshape(-1, period).sum(axis=0)
 
 
 def _walsh_hadamard(vector: np.ndarray) -> np.ndarray:

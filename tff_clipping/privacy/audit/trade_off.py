@@ -158,9 +158,7 @@ def compute_gaussian_epsilon(mu: float, delta: float) -> float:
     TypeError: If an argument is not a number.
     ValueError: If it is out of range.
   """
-  mu = argument_checks.check_number('mu', mu)
-  if mu < 0:
-    raise ValueError(f'`mu` must not be negative, found {mu:g}.')
+  mu = argument_checks.check_non_negative('mu', mu)
   if mu == 0:
     ranges.check('target_delta', delta)
     return 0.0

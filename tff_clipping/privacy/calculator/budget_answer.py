@@ -8,7 +8,7 @@ from typing import Any
 
 from tff_clipping.privacy.accounting import ranges, rounding, sampled_gaussian
 from tff_clipping.privacy.audit import trade_off
-from tff_clipping.privacy.calculator import budget_question, command_line
+from tff_clipping.privacy.calculator import budget_question
 from tff_clipping.privacy.plans import plan_json, words
 from tff_clipping.privacy.plans.base_plan import BasePlan
 
@@ -74,28 +74,13 @@ def compute_answer(
   }
 
 
-def format_table(
-  answer: dict[str, Any], *, shows_attacks: bool, shows_alternatives: bool
-) -> str:
-  """Returns an answer for a person to read.
-
-  Args:
-    answer: What `compute_answer` returned, with its warnings and its record.
-    shows_attacks: Whether mu and the true-positive rate have lines.
-    shows_alternatives: Whether they were asked for.
-  """
-  sections = [
+def format_answer(answer: dict[str, Any]) -> list[str]:
+  """Returns what `compute_answer` returned, in paragraphs for a person."""
+  return [
     _format_solution(answer),
-    [answer['description']],
-    answer['promise'],
-    *([f'Warning: {message}'] for message in answer['warnings']),
+    answer['description'],
+    '\n'.join(answer['promise']),
   ]
-  if shows_attacks:
-    sections.append(_format_attacks(answer))
-  if shows_alternatives:
-    sections += _format_alternatives(answer)
-  sections.append([command_line.format_record(answer)])
-  return '\n\n'.join('\n'.join(lines) for lines in sections)
 
 
 def _describe_row(
@@ -105,9 +90,7 @@ def _describe_row(
   return {
     'sampling': plan.sampling,
     'mechanism': question.mechanism,
-    'min_separation': question.min_separation
-    if question.is_correlated
-    else None,
+    'min_separation': getattr(plan, 'min_separation', None),
     'accountant': plan.accountant,
     'relation': plan.relation.value,
     'num_clients': plan.num_clients,
@@ -128,37 +111,30 @@ def _list_alternatives(
   Of each way to draw cohorts the tightest accountant, or the mechanism with the
   least error; none that has no answer, or takes long.
   """
-
-  def with_independent_noise(sampling: str) -> budget_question.Question:
-    return dataclasses.replace(
-      question, sampling=sampling, mechanism='gaussian', accountant='pld'
-    )
-
-  no_accountant: dict[str, Any] = {'accountant': None}
-  others = [with_independent_noise('poisson')]
-  cohort, population = question.clients_per_round, question.num_clients
-  if not cohort or not population or population <= _MAX_ROUNDS * cohort:
-    others.append(with_independent_noise('random_allocation'))
+  independent = {'mechanism': 'gaussian', 'accountant': 'pld'}
+  kinds: list[dict[str, Any]] = [{'sampling': 'poisson', **independent}]
+  if plan.num_clients <= _MAX_ROUNDS * plan.clients_per_round:
+    kinds.append({'sampling': 'random_allocation', **independent})
   separation = question.min_separation
   if separation is None and question.solved_for not in _SIZES:
     separation = plan.num_clients // plan.clients_per_round
   most = _MAX_ROUNDS if question.num_rounds else _MAX_SOLVED_ROUNDS
   if separation is not None and (question.num_rounds or 0) <= most:
-    others.append(
-      dataclasses.replace(
-        question,
-        sampling='min_separation',
-        min_separation=separation,
-        mechanism='banded',
-        **no_accountant,
-      )
+    kinds.append(
+      {
+        'sampling': 'min_separation',
+        'min_separation': separation,
+        'mechanism': 'banded',
+        'accountant': None,
+      }
     )
-  others.append(with_independent_noise('fixed_size'))
+  kinds.append({'sampling': 'fixed_size', **independent})
   rows = []
   with warnings.catch_warnings():
     # What is warned of is the answer, and not what it is compared with.
     warnings.simplefilter('ignore', ranges.DeltaWarning)
-    for other in others:
+    for kind in kinds:
+      other = dataclasses.replace(question, **kind)
       with contextlib.suppress(ValueError):
         found = budget_question.solve(other, max_strategy_rounds=most)
         rows.append(_describe_row(other, found))
@@ -166,7 +142,7 @@ def _list_alternatives(
   return [row for row in rows if row != known]
 
 
-def _format_solution(answer: dict[str, Any]) -> list[str]:
+def _format_solution(answer: dict[str, Any]) -> str:
   """Returns the numbers, and which of them was solved for."""
   solved, epsilon = answer['solved_for'], _at_most(answer['epsilon'])
   values = {
@@ -193,23 +169,23 @@ def _format_solution(answer: dict[str, Any]) -> list[str]:
     kind = f'--mechanism={answer["mechanism"]}'
   only = f'  {"only for":<17} --sampling={answer["sampling"]} {kind}'
   tightest = [answer['tightest']] if answer['tightest'] else []
-  return ['The answer:', *rows, only, *tightest]
+  return '\n'.join(['The answer:', *rows, only, *tightest])
 
 
-def _format_attacks(answer: dict[str, Any]) -> list[str]:
-  """Returns what an attacker may find out."""
+def format_attacks(answer: dict[str, Any]) -> str:
+  """Returns what an attacker may find out, for a person to read."""
   attacks = answer['attacks']
   mu = 'above 1000' if attacks['mu'] is None else _at_most(attacks['mu'])
-  return [
-    'What an attacker may find out about one client, at most:',
+  return (
+    'What an attacker may find out about one client, at most:\n'
     f'  mu                {mu} (no worse than one Gaussian mechanism of this '
-    f'mu, at any delta from {answer["target_delta"]:g})',
+    f'mu, at any delta from {answer["target_delta"]:g})\n'
     f'  true positives    {_at_most(attacks["true_positive_rate"])} at a '
-    f'false-positive rate of {attacks["false_positive_rate"]:g}',
-  ]
+    f'false-positive rate of {attacks["false_positive_rate"]:g}'
+  )
 
 
-def _format_alternatives(answer: dict[str, Any]) -> list[list[str]]:
+def format_alternatives(answer: dict[str, Any]) -> list[str]:
   """Returns the tables of alternatives: of this relation, and of others."""
   same, others = [answer], list[dict[str, Any]]()
   for row in answer['alternatives']:
@@ -217,35 +193,27 @@ def _format_alternatives(answer: dict[str, Any]) -> list[list[str]]:
   title = 'Other ways to the same promise'
   if answer['solved_for'] == 'epsilon':
     title = 'The same noise multiplier with other cohorts and mechanisms'
-  sections = [
-    [
-      f'{title}, the best of each kind:',
-      *_format_rows(same, answer),
-      'Error: of the mean of the updates, added up over the rounds, in units '
-      'of c. Compare by',
-      'it: a multiplier is that of a draw, which each mechanism uses in its '
-      'own way.',
-    ]
+  tables = [
+    f'{title}, the best of each kind:\n'
+    f'{_format_rows(same, answer)}\n'
+    'Error: of the mean of the updates, added up over the rounds, in units of '
+    'c. Compare by\nit: a multiplier is that of a draw, which each mechanism '
+    'uses in its own way.'
   ]
   if others:
-    relations = dict.fromkeys(row['relation'] for row in others)
+    relations = ' and '.join(dict.fromkeys(row['relation'] for row in others))
     change = words.RELATIONS[
       sampled_gaussian.Relation(answer['relation'])
     ].change
-    sections.append(
-      [
-        f'With another promise, for {" and ".join(relations)}: no epsilon here '
-        f'is to be compared with one for {change}.',
-        *_format_rows(others, answer),
-      ]
+    tables.append(
+      f'With another promise, for {relations}: no epsilon here is to be '
+      f'compared with one for {change}.\n{_format_rows(others, answer)}'
     )
-  return sections
+  return tables
 
 
-def _format_rows(
-  rows: list[dict[str, Any]], answer: dict[str, Any]
-) -> list[str]:
-  """Returns the lines of a table."""
+def _format_rows(rows: list[dict[str, Any]], answer: dict[str, Any]) -> str:
+  """Returns a table."""
   figures = {
     'in all': lambda row: f'{row["num_clients"]}',
     'clients': lambda row: f'{row["clients_per_round"]}',
@@ -271,13 +239,13 @@ def _format_rows(
       )
     )
   widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-  return [
+  return '\n'.join(
     '  '
     + '  '.join(
       cell.ljust(width) for cell, width in zip(row, widths, strict=True)
     ).rstrip()
     for row in cells
-  ]
+  )
 
 
 def _at_most(value: float) -> str:

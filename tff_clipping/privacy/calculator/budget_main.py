@@ -72,7 +72,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     The exit code: 0, or 2 after a line on stderr about a wrong question.
   """
   argv = sys.argv if argv is None else argv
-  return command_line.run(_create_parser(), argv, _compute, _format_table)
+  return command_line.run(_create_parser(), argv, _compute, _format_answer)
 
 
 def _create_parser() -> argparse.ArgumentParser:
@@ -166,15 +166,18 @@ def _compute(
   )
 
 
-def _format_table(values: argparse.Namespace, answer: dict[str, Any]) -> str:
+def _format_answer(
+  values: argparse.Namespace, answer: dict[str, Any]
+) -> list[str]:
   """Returns the answer for a person to read."""
   if values.together is not None:
-    return planned_runs.format_table(answer)
-  return budget_answer.format_table(
-    answer,
-    shows_attacks=values.false_positive_rate is not None,
-    shows_alternatives=values.alternatives,
-  )
+    return planned_runs.format_answer(answer)
+  paragraphs = budget_answer.format_answer(answer)
+  if values.false_positive_rate is not None:
+    paragraphs.append(budget_answer.format_attacks(answer))
+  if values.alternatives:
+    paragraphs += budget_answer.format_alternatives(answer)
+  return paragraphs
 
 
 def _solve_flags(path: str) -> BasePlan:

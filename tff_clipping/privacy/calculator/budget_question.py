@@ -4,8 +4,8 @@ import dataclasses
 from typing import Any
 
 from tff_clipping import argument_checks
+from tff_clipping.privacy.accounting import solve as solve_for
 from tff_clipping.privacy.correlated_noise import by_name
-from tff_clipping.privacy.plans import base_plan
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
 from tff_clipping.privacy.plans.plan import SAMPLINGS as INDEPENDENT
@@ -26,11 +26,6 @@ _CONSTRUCTORS = {
   'clients_per_round': 'from_noise_to_clients_ratio',
   'num_clients': 'from_smallest_population',
 }
-# What a plan may be given of a question, whatever its noise.
-_GIVEN = (
-  *(*_NUMBERS, 'sampling', 'target_delta'),
-  *('noise_to_clients_ratio', 'accountant'),
-)
 
 # More rounds are not optimised for: it would take minutes.
 MAX_STRATEGY_ROUNDS = 100_000
@@ -78,10 +73,6 @@ class Question:
   accountant: str | None = None
 
   def __post_init__(self):
-    argument_checks.check_choice('sampling', self.sampling, SAMPLINGS)
-    argument_checks.check_choice(
-      'mechanism', self.mechanism, by_name.MECHANISMS
-    )
     self._check_what_is_given()
     if not self.is_correlated and self.mechanism != 'gaussian':
       listed = ', '.join(by_name.SAMPLINGS)
@@ -145,9 +136,9 @@ def solve(
     ValueError: If a value is out of range, or there is no answer.
   """
   given = {
-    name: getattr(question, name)
-    for name in _GIVEN
-    if getattr(question, name) is not None
+    name: value
+    for name, value in vars(question).items()
+    if value is not None and name not in ('mechanism', 'min_separation')
   }
   constructor = _CONSTRUCTORS[question.solved_for]
   if not question.is_correlated:
@@ -189,14 +180,15 @@ def _find_rounds(
 ) -> BasePlan:
   """Returns the plan with the most rounds, its strategy made for so many."""
   target = given.pop('target_epsilon')
-  return base_plan.find_plan(
+  plan = solve_for.find(
     lambda num_rounds: CorrelatedNoisePlan.from_noise_multiplier(
       **given, **_build_strategy(question, num_rounds, most)
     ),
     most,
     1,
     target,
-    'num_rounds',
+    name='num_rounds',
     start=1,
-    limit=most,
+    low_is_answer=False,
   )
+  return dataclasses.replace(plan, target_epsilon=target)

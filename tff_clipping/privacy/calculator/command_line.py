@@ -71,7 +71,7 @@ def run(
   parser: argparse.ArgumentParser,
   argv: Sequence[str],
   compute: Callable[[argparse.Namespace, dict[str, Any]], dict[str, Any]],
-  format_table: Callable[[argparse.Namespace, dict[str, Any]], str],
+  format_answer: Callable[[argparse.Namespace, dict[str, Any]], list[str]],
 ) -> int:
   """Runs a command.
 
@@ -79,9 +79,10 @@ def run(
     parser: Its flags.
     argv: The command line, the program's name first.
     compute: Returns the answer for `json.dumps`, from the flags and what
-      `build_record` says of this command. A TypeError or ValueError of it is
+      `_build_record` says of this command. A TypeError or ValueError of it is
       the user's, and what it warns of is added to the answer as `warnings`.
-    format_table: Returns the answer, record included, for a person to read.
+    format_answer: Returns the answer in paragraphs for a person to read. What
+      it warns of and its record are added.
 
   Returns:
     The exit code: 0, or 2 after a line on stderr about a wrong question.
@@ -89,7 +90,7 @@ def run(
   name, line = parser.prog, argv[1:]
   try:
     values = parse(parser, line)
-    record = build_record([name, *line])
+    record = _build_record([name, *line])
     with warnings.catch_warnings(record=True) as caught:
       warnings.simplefilter('always')
       answer = compute(values, record)
@@ -101,7 +102,12 @@ def run(
     if values.format == 'json':
       text = json.dumps(answer, indent=2, allow_nan=False)
     else:
-      text = format_table(values, answer)
+      paragraphs = [
+        *format_answer(values, answer),
+        *(f'Warning: {each}' for each in told),
+        _format_record(record),
+      ]
+      text = '\n\n'.join(paragraphs)
     for warning in told:
       print(f'{name}: warning: {_name_flags(parser, warning)}', file=sys.stderr)
     if values.output is not None:
@@ -143,16 +149,8 @@ def write_new_file(path: str, text: str, name: str) -> None:
     ) from error
 
 
-def build_record(argv: Sequence[str]) -> dict[str, Any]:
-  """Returns when, with what and by which command something is computed.
-
-  Args:
-    argv: The command line, the program's name first.
-
-  Returns:
-    The day in UTC, as `date`; the `versions` of each program and library, by
-    name; and the `command`.
-  """
+def _build_record(argv: Sequence[str]) -> dict[str, Any]:
+  """Returns when, with what and by which command something is computed."""
   libraries = 'dp-accounting', 'numpy', 'scipy'
   return {
     'date': datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
@@ -165,7 +163,7 @@ def build_record(argv: Sequence[str]) -> dict[str, Any]:
   }
 
 
-def format_record(record: dict[str, Any]) -> str:
+def _format_record(record: dict[str, Any]) -> str:
   """Returns a record for a person to read."""
   versions = ', '.join(f'{k} {v}' for k, v in record['versions'].items())
   return (

@@ -52,7 +52,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     'yet.',
   )
   argv = sys.argv if argv is None else argv
-  return command_line.run(parser, argv, _compute, _format_table)
+  return command_line.run(parser, argv, _compute, _format_answer)
 
 
 def _compute(
@@ -63,10 +63,16 @@ def _compute(
     raise ValueError(
       'a ledger, or the folder of a run, must be given; see --help.'
     )
-  if values.statement is not None and len(values.ledgers) > 1:
-    raise ValueError(
-      f'`statement` must be given with one ledger, found {len(values.ledgers)}.'
-    )
+  if values.statement is not None:
+    if len(values.ledgers) > 1:
+      raise ValueError(
+        '`statement` must be given with one ledger, found '
+        f'{len(values.ledgers)}.'
+      )
+    if not values.statement.lower().endswith('.md'):
+      raise ValueError(
+        f'`statement` must end in .md, found {values.statement!r}.'
+      )
   try:
     ledgers = [ledger_contents.read_ledger(path) for path in values.ledgers]
   except OSError as error:
@@ -80,31 +86,18 @@ def _compute(
     'together': {
       **dataclasses.asdict(spent),
       'relation': spent.relation.value,
-      'assumed_independent': list(
-        map(str, spending.find_assumed_independent(ledgers))
-      ),
-      'caveats': list(
-        dict.fromkeys(each for ledger in ledgers for each in ledger.caveats)
-      ),
+      'assumed_independent': [
+        *map(str, spending.find_assumed_independent(ledgers))
+      ],
+      'caveats': spending.list_caveats(ledgers),
       'description': spending.describe_spending(ledgers, spent),
     },
     'statement': values.statement,
   }
   if values.statement is not None:
-    _write_statement(values.statement, ledgers[0], record)
+    text = statement.format_statement(ledgers[0], record)
+    command_line.write_new_file(values.statement, text, 'statement')
   return answer
-
-
-def _write_statement(
-  path: str,
-  ledger: ledger_contents.LedgerContents,
-  record: dict[str, Any],
-) -> None:
-  """Writes the statement on the run of one ledger."""
-  if not path.lower().endswith('.md'):
-    raise ValueError(f'`statement` must end in .md, found {path!r}.')
-  text = statement.format_statement(ledger, record)
-  command_line.write_new_file(path, text, 'statement')
 
 
 def _describe_ledger(ledger: ledger_contents.LedgerContents) -> dict[str, Any]:
@@ -127,15 +120,16 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> dict[str, Any]:
   }
 
 
-def _format_table(values: argparse.Namespace, answer: dict[str, Any]) -> str:
+def _format_answer(
+  values: argparse.Namespace, answer: dict[str, Any]
+) -> list[str]:
   """Returns the answer for a person to read."""
-  sections = [_format_ledger(ledger) for ledger in answer['ledgers']]
-  if len(sections) > 1 or values.target_delta is not None:
-    sections.append(answer['together']['description'])
-  sections.append(command_line.format_record(answer))
-  if answer['statement'] is not None:
-    sections.append(f'The statement is in {answer["statement"]}.')
-  return '\n\n'.join(sections)
+  paragraphs = [_format_ledger(ledger) for ledger in answer['ledgers']]
+  if len(paragraphs) > 1 or values.target_delta is not None:
+    paragraphs.append(answer['together']['description'])
+  if values.statement is not None:
+    paragraphs.append(f'The statement is in {values.statement}.')
+  return paragraphs
 
 
 def _format_ledger(ledger: dict[str, Any]) -> str:

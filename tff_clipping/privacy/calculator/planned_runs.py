@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tff_clipping.privacy.accounting import accountants, rounding
-from tff_clipping.privacy.calculator import command_line
 from tff_clipping.privacy.plans import plan_json, together, words
 from tff_clipping.privacy.plans.base_plan import BasePlan
 
@@ -124,8 +123,8 @@ def add_up(
   }
 
 
-def format_table(answer: dict[str, Any]) -> str:
-  """Returns what `add_up` returned, with its record, for a person to read."""
+def format_answer(answer: dict[str, Any]) -> list[str]:
+  """Returns what `add_up` returned for a person to read."""
   cost = answer['together']
   width = max(len(run['source']) for run in answer['plans'])
   promise = [cost['description'], cost['promise']]
@@ -143,11 +142,8 @@ def format_table(answer: dict[str, Any]) -> str:
       for run in answer['plans']
     ),
   ]
-  sections = [
+  return [
     '\n'.join(promise),
     '\n'.join(lines),
     *(f'Not counted here, of {text}' for text in cost['not_counted']),
-    *(f'Warning: {message}' for message in answer['warnings']),
-    command_line.format_record(answer),
   ]
-  return '\n\n'.join(sections)

@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 import math
-from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -77,21 +76,6 @@ class NoiseRecurrence(NamedTuple):
   def num_slots(self) -> int:
     """The arrays that are kept between rounds."""
     return self.read_weights.shape[1]
-
-  def stream(self, draws: np.ndarray) -> Iterator[np.ndarray]:
-    """Yields the noise of each round, in NumPy.
-
-    Args:
-      draws: One draw a round, of shape [at most num_rounds, ...].
-    """
-    slots = np.zeros([self.num_slots, *draws.shape[1:]])
-    for draw, phase in zip(draws, self.phases, strict=False):
-      noise = draw + np.tensordot(self.read_weights[phase], slots, 1)
-      yield noise
-      column = [-1] + [1] * (draws.ndim - 1)
-      keep = self.keep_weights[phase].reshape(column)
-      write = self.write_weights[phase].reshape(column)
-      slots = keep * slots + write * noise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -79,10 +79,17 @@ class PrivacyLedger:
       raise TypeError(
         f'`plan` must be a PrivacyPlan or another BasePlan, found {plan!r}.'
       )
+    header = {
+      'kind': 'plan',
+      'format': ledger_contents.FORMAT,
+      # A copy of a ledger is not another run.
+      'run_id': secrets.token_hex(16),
+      'plan': plan_json.plan_to_json(plan, caveats),
+    }
     self._guard = threading.Lock()
     self._file = ledger_file.LedgerFile(
       path,
-      lambda: _build_header(plan, caveats),
+      header,
       lambda lines: _build_recovery(ledger_contents.parse(path, lines)),
     )
     try:
@@ -345,17 +352,6 @@ class PrivacyLedger:
     line = {'kind': kind, **content}
     self._file.append(line)
     self._contents = ledger_contents.add_line(self._contents, line)
-
-
-def _build_header(plan: BasePlan, caveats: Sequence[str]) -> dict[str, Any]:
-  """The first line: the plan."""
-  return {
-    'kind': 'plan',
-    'format': ledger_contents.FORMAT,
-    # A copy of a ledger is not another run.
-    'run_id': secrets.token_hex(16),
-    'plan': plan_json.plan_to_json(plan, caveats),
-  }
 
 
 def _build_release(

@@ -53,14 +53,14 @@ class LedgerFile:
   def __init__(
     self,
     path: str | os.PathLike,
-    build_header: Callable[[], dict[str, Any]],
+    header: dict[str, Any],
     build_recovery: Callable[[Sequence[dict[str, Any]]], dict[str, Any]],
   ):
     """Opens or creates the ledger at `path`, and locks and checks it.
 
     Args:
       path: The file; its folder must exist.
-      build_header: Makes the first line of a new ledger.
+      header: The first line of a new ledger.
       build_recovery: Makes the line that takes the place of one cut short, from
         what the lines before it hold.
 
@@ -76,7 +76,7 @@ class LedgerFile:
     self._file = open(self.path, 'a+b', buffering=0)
     try:
       self._lock()
-      self._recover(build_header, build_recovery)
+      self._recover(header, build_recovery)
     except BaseException:
       self._file.close()
       raise
@@ -157,7 +157,7 @@ class LedgerFile:
 
   def _recover(
     self,
-    build_header: Callable[[], dict[str, Any]],
+    header: dict[str, Any],
     build_recovery: Callable[[Sequence[dict[str, Any]]], dict[str, Any]],
   ) -> None:
     """Reads what is there and brings it to a whole number of sealed lines."""
@@ -171,7 +171,7 @@ class LedgerFile:
     if not self._lines:
       # Not even the header was whole, so nothing was ever charged.
       self._file.truncate(0)
-      self._write(build_header())
+      self._write(header)
     elif torn:
       self._replace_torn(torn, build_recovery(self._lines))
     else:

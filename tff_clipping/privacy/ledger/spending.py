@@ -9,9 +9,6 @@ from collections.abc import Sequence
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.privacy.plans import together
 
-# Of these, nothing is charged less because cohorts are secret.
-_WITHOUT_SECRET_COHORTS = ('none', 'min_separation')
-
 
 def compute_spending(
   ledgers: Sequence[ledger_contents.LedgerContents],
@@ -54,10 +51,15 @@ def describe_spending(
       f'tells of those of {", ".join(map(str, assumed))}: no digest of their '
       'seed is in the ledger.'
     )
-  caveats = [caveat for ledger in ledgers for caveat in ledger.caveats]
-  return together.describe_together(
-    spent, len(ledgers), list(dict.fromkeys(caveats)), needs
-  )
+  caveats = list_caveats(ledgers)
+  return together.describe_together(spent, len(ledgers), caveats, needs)
+
+
+def list_caveats(
+  ledgers: Sequence[ledger_contents.LedgerContents],
+) -> list[str]:
+  """Returns the caveats of runs, each once."""
+  return [*dict.fromkeys(each for one in ledgers for each in one.caveats)]
 
 
 def describe_ledgers(
@@ -120,9 +122,7 @@ def find_assumed_independent(
   digest of their seed.
   """
   secret = [
-    each
-    for each in ledgers
-    if each.num_releases and each.plan.sampling not in _WITHOUT_SECRET_COHORTS
+    each for each in ledgers if each.num_releases and _has_secret_cohorts(each)
   ]
   if len(secret) < 2:
     return ()
@@ -134,6 +134,7 @@ def _check_different(
 ) -> None:
   """Raises if a ledger is there twice, or a copy of another that went on."""
   for first, second in itertools.combinations(ledgers, 2):
+    are_secret = _has_secret_cohorts(first) and _has_secret_cohorts(second)
     if first.path.resolve() == second.path.resolve():
       raise ValueError(
         f'`ledgers` must be different ones, found {second.path} twice.'
@@ -145,7 +146,7 @@ def _check_different(
         'one: what both released of the same cohorts costs more than releases '
         'of independent ones.'
       )
-    if {*_secret_seeds(first)} & {*_secret_seeds(second)}:
+    if are_secret and {*first.seeds} & {*second.seeds}:
       raise ValueError(
         '`ledgers` must be of runs that drew their cohorts independently, '
         f'found one seed in {paths}: what both released of a cohort costs more '
@@ -153,7 +154,6 @@ def _check_different(
       )
 
 
-def _secret_seeds(ledger: ledger_contents.LedgerContents) -> tuple[str, ...]:
-  """Returns the digests of the seeds of cohorts that are secret."""
-  is_public = ledger.plan.sampling in _WITHOUT_SECRET_COHORTS
-  return () if is_public else ledger.seeds
+def _has_secret_cohorts(ledger: ledger_contents.LedgerContents) -> bool:
+  """Returns whether a run is charged less because its cohorts are secret."""
+  return ledger.plan.sampling not in ('none', 'min_separation')

@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 import dp_accounting
@@ -128,30 +128,29 @@ class BasePlan(abc.ABC):
 
     Args:
       target_epsilon: The paper's epsilon, positive.
-      **attributes: The others, by their names, but for `noise_multiplier`. Of a
-        `CorrelatedNoisePlan`, `num_rounds` are those of its strategy.
+      **attributes: The others, by their names, but for `noise_multiplier`.
 
     Returns:
       A plan whose multiplier has 6 significant digits. It is the least of them
       whose epsilon is within the target.
 
     Raises:
-      TypeError: If an attribute is missing, is one that is found, or is of the
-        wrong kind.
-      ValueError: If an attribute is out of range, or no noise in the
+      TypeError: If an attribute is missing, is the one that is found, or is of
+        the wrong kind.
+      ValueError: If an attribute is out of range, or no value in the
         accountant's range has this epsilon.
     """
-    given = cls._complete(attributes)
-    least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
-    return find_plan(
+    given: dict[str, Any] = {**attributes}
+    plan = solve.find(
       lambda noise: cls(**given, noise_multiplier=noise),
-      least,
-      most,
+      ranges.MIN_NOISE_MULTIPLIER,
+      ranges.MAX_NOISE_MULTIPLIER,
       target_epsilon,
-      'noise_multiplier',
+      name='noise_multiplier',
       start=1.0,
-      limit=least,
+      low_is_answer=False,
     )
+    return dataclasses.replace(plan, target_epsilon=target_epsilon)
 
   @classmethod
   def from_noise_multiplier(
@@ -166,7 +165,7 @@ class BasePlan(abc.ABC):
       noise_multiplier: As the attribute.
       **attributes: As in `from_target_epsilon`; errors are as there.
     """
-    given = cls._complete(attributes)
+    given: dict[str, Any] = {**attributes}
     return cls(**given, noise_multiplier=noise_multiplier)
 
   @classmethod
@@ -184,25 +183,23 @@ class BasePlan(abc.ABC):
 
     Args:
       noise_multiplier: As the attribute.
-      target_epsilon: The paper's epsilon, positive.
-      **attributes: As in `from_target_epsilon`, but for `num_rounds`.
-
-    Raises:
-      TypeError: As in `from_target_epsilon`.
-      ValueError: If an attribute is out of range, or not a single round fits.
+      target_epsilon: As in `from_target_epsilon`; errors are as there.
+      **attributes: As there, but for `num_rounds`.
     """
     given: dict[str, Any] = {**attributes}
-    return find_plan(
+    most = getattr(given.get('strategy'), 'num_rounds', ranges.MAX_ROUNDS)
+    plan = solve.find(
       lambda num_rounds: cls(
         **given, num_rounds=num_rounds, noise_multiplier=noise_multiplier
       ),
-      cls._complete(given).get('num_rounds', ranges.MAX_ROUNDS),
+      most,
       1,
       target_epsilon,
-      'num_rounds',
+      name='num_rounds',
       start=1,
-      limit=ranges.MAX_ROUNDS,
+      low_is_answer=most < ranges.MAX_ROUNDS,
     )
+    return dataclasses.replace(plan, target_epsilon=target_epsilon)
 
   @classmethod
   def from_noise_to_clients_ratio(
@@ -220,14 +217,13 @@ class BasePlan(abc.ABC):
     Args:
       noise_to_clients_ratio: z / P, the standard deviation of the noise on the
         mean over the clipping norm; of a draw, where noise is correlated.
-      target_epsilon: The paper's epsilon, positive.
-      **attributes: As in `from_target_epsilon`, but for `clients_per_round`.
+      target_epsilon: As in `from_target_epsilon`.
+      **attributes: As there, but for `clients_per_round`.
 
     Raises:
       TypeError: As in `from_target_epsilon`.
-      ValueError: If an attribute is out of range, no cohort is large enough, or
-        `sampling` ties the cohorts to the population: 'none' and
-        'random_allocation' do.
+      ValueError: As there, or if `sampling` ties the cohorts to the population:
+        'none' and 'random_allocation' do.
     """
     separation = _check_cohorts_are_free(attributes, 'clients_per_round')
     ratio = argument_checks.check_positive(
@@ -244,18 +240,17 @@ class BasePlan(abc.ABC):
         f'multiplier from {least:g} to {most:g}, the range that is accounted '
         'for.'
       )
-    given = cls._complete(attributes)
-    return find_plan(
+    given: dict[str, Any] = {**attributes}
+    plan = solve.find(
       lambda cohort: cls(
-        **given,
-        clients_per_round=cohort,
-        noise_multiplier=ratio * cohort,
+        **given, clients_per_round=cohort, noise_multiplier=ratio * cohort
       ),
       fewest,
       largest,
       target_epsilon,
-      'clients_per_round',
+      name='clients_per_round',
     )
+    return dataclasses.replace(plan, target_epsilon=target_epsilon)
 
   @classmethod
   def from_smallest_population(
@@ -273,30 +268,25 @@ class BasePlan(abc.ABC):
 
     Args:
       noise_multiplier: As the attribute.
-      target_epsilon: The paper's epsilon, positive.
-      **attributes: As in `from_target_epsilon`, but for `num_clients`.
-
-    Raises:
-      TypeError: As in `from_target_epsilon`.
-      ValueError: As in `from_noise_to_clients_ratio`.
+      target_epsilon: As in `from_noise_to_clients_ratio`; errors are as there.
+      **attributes: As there, but for `num_clients`.
     """
     separation = _check_cohorts_are_free(attributes, 'num_clients')
     _, cohort = ranges.check_population(
       ranges.MAX_CLIENTS, attributes.get('clients_per_round')
     )
-    given = cls._complete(attributes)
-    return find_plan(
+    given: dict[str, Any] = {**attributes}
+    plan = solve.find(
       lambda clients: cls(
-        **given,
-        num_clients=clients,
-        noise_multiplier=noise_multiplier,
+        **given, num_clients=clients, noise_multiplier=noise_multiplier
       ),
       # As many as fill the cohorts until a client comes again.
       cohort * separation,
       ranges.MAX_CLIENTS,
       target_epsilon,
-      'num_clients',
+      name='num_clients',
     )
+    return dataclasses.replace(plan, target_epsilon=target_epsilon)
 
   @abc.abstractmethod
   def parts(self, num_rounds: int) -> sampled_gaussian.Parts:
@@ -310,9 +300,12 @@ class BasePlan(abc.ABC):
     """
 
   @property
-  @abc.abstractmethod
   def allows_new_draws(self) -> bool:
-    """Whether a round may be run again with another cohort and other noise."""
+    """Whether a round may be run again with another cohort and other noise.
+
+    Not where an epoch is one draw, or where rounds have noise in common.
+    """
+    return self.sampling in ('poisson', 'fixed_size', 'none')
 
   @property
   @abc.abstractmethod
@@ -325,9 +318,9 @@ class BasePlan(abc.ABC):
     """How the rounds are added up."""
 
   @property
-  @abc.abstractmethod
   def max_rounds(self) -> int:
     """The most rounds that there is a cost for."""
+    return ranges.MAX_ROUNDS
 
   @property
   @abc.abstractmethod
@@ -343,11 +336,6 @@ class BasePlan(abc.ABC):
   @abc.abstractmethod
   def sampler_parameters(self) -> NamedTuple:
     """What a sampler of clients has to do."""
-
-  @property
-  def sensitivity_factor(self) -> int:
-    """By how many clipping norms a client can change one round's sum."""
-    return self.relation.sensitivity_factor
 
   @property
   def aggregator_parameters(self) -> AggregatorParameters:
@@ -452,51 +440,6 @@ class BasePlan(abc.ABC):
   @abc.abstractmethod
   def _check_attributes(self) -> dict[str, Any]:
     """Returns the attributes that are to be replaced by what was checked."""
-
-  @classmethod
-  def _complete(cls, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns attributes, with `num_rounds` where it follows from others."""
-    return {**attributes}
-
-
-def find_plan(
-  build: Callable[[Any], _Plan],
-  low: float,
-  high: float,
-  target_epsilon: float,
-  name: str,
-  *,
-  start: float | None = None,
-  limit: float | None = None,
-) -> _Plan:
-  """Returns the plan of `solve.find`, with its target as its budget.
-
-  Args:
-    build: As in `solve.find`, and so are the others.
-    low: As there.
-    high: As there.
-    target_epsilon: The target.
-    name: The attribute that is found.
-    start: As there.
-    limit: A value that is an answer only because others are not accounted for.
-
-  Raises:
-    TypeError: If the target is not a number.
-    ValueError: If it is out of range or reach, or `limit` is found.
-  """
-  target = ranges.check('target_epsilon', target_epsilon)
-  plan = solve.find(build, low, high, target, name=name, start=start)
-  if getattr(plan, name) == limit:
-    raise ValueError(
-      f'`target_epsilon` must be smaller, found {target:g}: even with `{name}` '
-      f'{limit:g}, the last that is accounted for, epsilon is only '
-      f'{plan.epsilon:.4g}.'
-    )
-  attributes = {
-    field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)
-  }
-  # Not by `replace`: what it warns of is to be at the line of the caller.
-  return type(plan)(**{**attributes, 'target_epsilon': target})
 
 
 def _check_cohorts_are_free(given: Mapping[str, Any], found: str) -> int:

@@ -2,13 +2,11 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tff_clipping import argument_checks
-from tff_clipping.privacy.accounting import sampled_gaussian
+from tff_clipping.privacy.accounting import ranges, sampled_gaussian
 from tff_clipping.privacy.correlated_noise import by_name
 from tff_clipping.privacy.correlated_noise.noise_strategy import (
   NoiseStrategy,
@@ -54,12 +52,10 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
   charged.
 
   Attributes:
-    num_clients: The paper's N, the population.
     clients_per_round: The paper's P, the most clients in a cohort; the expected
       number under 'grouped_poisson'.
-    num_rounds: The paper's T, the rounds that the plan is made for, at most
-      those of `strategy`.
-    target_delta: The paper's delta. A value above 1/num_clients is warned of.
+    num_rounds: The paper's T, at most the rounds of `strategy`, and all of them
+      if not given.
     noise_multiplier: Standard deviation of a draw over the clipping norm c:
       what `correlated_dp_mean_factory` takes. The noise of one round alone is
       larger, and that of the running sums is what `strategy` made small.
@@ -70,15 +66,14 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       take turns. 'grouped_poisson': the same, and each client of the group
       whose turn it is joins by a coin of its own, with probability P b / N, for
       strategies of at most b bands alone.
-    target_epsilon: The epsilon that must not be passed; None means that of
-      `num_rounds` rounds.
+
+  The other attributes are those of `BasePlan`.
 
   Raises:
-    TypeError: If an attribute is of the wrong kind.
-    ValueError: If an attribute is out of range, the population is too small for
-      the cohorts and the separation, the sensitivity of the strategy is not
-      known, it is not banded under 'grouped_poisson', or `num_rounds` rounds
-      cost more than `target_epsilon`.
+    TypeError: As for `BasePlan`.
+    ValueError: As for `BasePlan`; or if the population is too small for the
+      cohorts and the separation, the sensitivity of the strategy is not known,
+      or it is not banded under 'grouped_poisson'.
 
   Source: arXiv 2202.08312, Theorem 2.1 (one Gaussian mechanism, also where the
     updates depend on what was released); 2306.08153 (participation, and its
@@ -86,6 +81,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
   """
 
   strategy: NoiseStrategy
+  num_rounds: int = None  # type: ignore[assignment]
   min_separation: int = 1
   sampling: str = 'min_separation'
 
@@ -102,11 +98,6 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       clients_per_round=cohort,
     )
     return ((sampled_gaussian.SampledGaussian(cohorts, noise), count),)
-
-  @property
-  def allows_new_draws(self) -> bool:
-    """False: see the class for the reason."""
-    return False
 
   @property
   def is_amplified(self) -> bool:
@@ -180,28 +171,19 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       self.clients_per_round,
       self.min_separation,
     )
-    bands = getattr(_check_strategy(self.strategy), 'num_bands', None)
+    if not isinstance(self.strategy, NoiseStrategy):
+      raise TypeError(
+        f'`strategy` must be a NoiseStrategy, found {self.strategy!r}.'
+      )
+    bands = getattr(self.strategy, 'num_bands', None)
     if self.is_amplified and (bands is None or bands > self.min_separation):
       raise ValueError(
         '`strategy` must be banded, with at most `min_separation` = '
         f"{self.min_separation} bands, where `sampling` is 'grouped_poisson', "
         f'found {self.strategy}: no other is known to gain from sampling.'
       )
-    checked['num_rounds'] = argument_checks.check_integer(
-      'num_rounds', self.num_rounds, at_least=1, at_most=self.max_rounds
+    num_rounds = self.max_rounds if self.num_rounds is None else self.num_rounds
+    checked['num_rounds'] = ranges.check_count(
+      'num_rounds', num_rounds, self.max_rounds
     )
     return checked
-
-  @classmethod
-  def _complete(cls, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    if 'num_rounds' in attributes:
-      raise TypeError('`num_rounds` must not be given: `strategy` has them.')
-    rounds = _check_strategy(attributes.get('strategy')).num_rounds
-    return {**attributes, 'num_rounds': rounds}
-
-
-def _check_strategy(strategy: Any) -> NoiseStrategy:
-  """Returns the strategy if it is one."""
-  if not isinstance(strategy, NoiseStrategy):
-    raise TypeError(f'`strategy` must be a NoiseStrategy, found {strategy!r}.')
-  return strategy

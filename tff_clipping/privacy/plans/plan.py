@@ -1,13 +1,14 @@
 """A privacy plan for noise that is independent in each round.
 
 Its constructors (`from_target_epsilon`, ...) and what aggregators take of it
-are in `base_plan`, which correlated noise has too.
+are in `base_plan`, which correlated noise has too. The functions give one
+number of a plan. They take attributes by their names, with their defaults.
 """
 
 import dataclasses
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tff_clipping.privacy.accounting import (
   accountants,
@@ -15,6 +16,10 @@ from tff_clipping.privacy.accounting import (
   sampled_gaussian,
 )
 from tff_clipping.privacy.plans import base_plan
+from tff_clipping.privacy.plans.base_plan import PlanAttributes
+
+if TYPE_CHECKING:
+  from typing_extensions import Unpack
 
 SAMPLINGS = tuple(sampled_gaussian.RELATIONS)
 
@@ -42,8 +47,8 @@ class SamplerParameters(NamedTuple):
 class ShareParameters(NamedTuple):
   """What an aggregator needs whose noise comes in shares of the clients.
 
-  The noise of m shares is what the plan charges; what is released has that of M
-  shares in every round.
+  The noise of m shares is what the plan charges. A client's share has the
+  standard deviation z / sqrt(m), and each release that of M shares.
 
   Attributes:
     noise_multiplier: z, the noise of m shares over the clipping norm.
@@ -58,19 +63,6 @@ class ShareParameters(NamedTuple):
   min_clients_per_round: int
   max_clients_per_round: int
 
-  @property
-  def share_multiplier(self) -> float:
-    """z / sqrt(m): the noise of one client over the clipping norm.
-
-    An empty cohort sends nothing, so that m = 0 counts as m = 1.
-    """
-    return self.noise_multiplier / math.sqrt(max(self.min_clients_per_round, 1))
-
-  @property
-  def release_multiplier(self) -> float:
-    """z sqrt(M / m): the noise on the sum that is released, over the norm."""
-    return self.share_multiplier * math.sqrt(self.max_clients_per_round)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrivacyPlan(base_plan.BasePlan):
@@ -79,12 +71,10 @@ class PrivacyPlan(base_plan.BasePlan):
   No plan pairs a sampler with the event of another one.
 
   Attributes:
-    num_clients: The paper's N, the population.
     clients_per_round: The paper's P, the cohort (expected, for 'poisson' and
       'random_allocation'; of the latter it must divide `num_clients`).
-    num_rounds: The paper's T, the rounds that the plan is made for. Under
-      'random_allocation' the epoch that is begun last is charged as a whole.
-    target_delta: The paper's delta. A value above 1/num_clients is warned of.
+    num_rounds: The paper's T. Under 'random_allocation' the epoch that is begun
+      last is charged as a whole.
     noise_multiplier: Standard deviation of the noise on the sum of the clipped
       updates over the clipping norm c, whatever the relation: sigma_sum =
       noise_multiplier * c. The accountant of the replace-one relation, where a
@@ -93,13 +83,8 @@ class PrivacyPlan(base_plan.BasePlan):
       round of each epoch, drawn by itself), 'fixed_size' or 'none'.
     accountant: 'rdp' or 'pld'; 'pld' for 'random_allocation'; for 'none' also
       'gaussian', which is exact.
-    target_epsilon: The epsilon that must not be passed; None means that of
-      `num_rounds` rounds.
 
-  Raises:
-    TypeError: If an attribute is of the wrong kind.
-    ValueError: If an attribute is out of range, or `num_rounds` rounds cost
-      more than `target_epsilon`.
+  The other attributes, and errors, are those of `BasePlan`.
   """
 
   sampling: str = 'poisson'
@@ -108,11 +93,6 @@ class PrivacyPlan(base_plan.BasePlan):
   def parts(self, num_rounds: int) -> sampled_gaussian.Parts:
     """Returns one round, and how many; see the base class."""
     return ((self._round, num_rounds),)
-
-  @property
-  def allows_new_draws(self) -> bool:
-    """Not under 'random_allocation', where an epoch is one draw."""
-    return self.sampling != 'random_allocation'
 
   @property
   def sampling_prob(self) -> float:
@@ -125,11 +105,6 @@ class PrivacyPlan(base_plan.BasePlan):
     return self._round.cohorts.relation
 
   @property
-  def max_rounds(self) -> int:
-    """The most rounds that are accounted for."""
-    return ranges.MAX_ROUNDS
-
-  @property
   def running_sum_error(self) -> float:
     """Of independent noise; see the base class."""
     # The sum of t rounds has t variances of one; on average, (T + 1) / 2.
@@ -139,11 +114,9 @@ class PrivacyPlan(base_plan.BasePlan):
   def sampler_parameters(self) -> SamplerParameters:
     """What a sampler of clients has to do."""
     has_size = self.sampling in ('fixed_size', 'none')
+    size = self.clients_per_round if has_size else None
     return SamplerParameters(
-      self.sampling,
-      self.num_clients,
-      self.sampling_prob,
-      self.clients_per_round if has_size else None,
+      self.sampling, self.num_clients, self.sampling_prob, size
     )
 
   @property
@@ -165,7 +138,7 @@ class PrivacyPlan(base_plan.BasePlan):
       )
     cohort = self.clients_per_round
     # Those of neighbours, where all take part.
-    more = 1 if self.sampling == 'none' else 0
+    more = int(self.sampling == 'none')
     return ShareParameters(
       self.noise_multiplier, cohort, cohort - more, cohort + more
     )
@@ -188,3 +161,111 @@ class PrivacyPlan(base_plan.BasePlan):
       clients_per_round=self.clients_per_round,
     )
     return sampled_gaussian.SampledGaussian(cohorts, self.noise_multiplier)
+
+
+def compute_epsilon(
+  *, noise_multiplier: float, **attributes: 'Unpack[PlanAttributes]'
+) -> float:
+  """Returns the finite epsilon >= 0 that `num_rounds` rounds spend.
+
+  Args:
+    noise_multiplier: Noise on the sum over the clipping norm.
+    **attributes: `num_clients`, `clients_per_round`, `num_rounds` and
+      `target_delta`; and, where they are not the defaults, `sampling`
+      and `accountant`.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind, or missing.
+    ValueError: If an argument is out of range, or the accountant has no finite
+      answer.
+  """
+  return PrivacyPlan.from_noise_multiplier(
+    noise_multiplier=noise_multiplier, **attributes
+  ).epsilon
+
+
+def compute_delta(
+  *,
+  num_clients: int,
+  clients_per_round: int,
+  num_rounds: int,
+  noise_multiplier: float,
+  target_epsilon: float,
+  sampling: str = 'poisson',
+  accountant: str = 'rdp',
+) -> float:
+  """Returns the delta in [0, 1] that `num_rounds` rounds spend at an epsilon.
+
+  Args:
+    num_clients: As the attribute of a plan, and so are the others.
+    clients_per_round: As there.
+    num_rounds: As there.
+    noise_multiplier: As there.
+    target_epsilon: Epsilon, positive.
+    sampling: As there.
+    accountant: As there.
+
+  Raises:
+    TypeError: As in `compute_epsilon`.
+    ValueError: If an argument is out of range.
+  """
+  cohorts = sampled_gaussian.Cohorts(
+    sampling=sampling,
+    num_clients=num_clients,
+    clients_per_round=clients_per_round,
+  )
+  mechanism = sampled_gaussian.SampledGaussian(
+    cohorts, ranges.check('noise_multiplier', noise_multiplier)
+  )
+  num_rounds = ranges.check_count('num_rounds', num_rounds)
+  target_epsilon = ranges.check('target_epsilon', target_epsilon)
+  cost = accountants.compose([(mechanism, num_rounds)], accountant)
+  return cost.compute_delta(target_epsilon)
+
+
+def calibrate_noise_multiplier(
+  *, target_epsilon: float, **attributes: 'Unpack[PlanAttributes]'
+) -> float:
+  """Returns the smallest noise multiplier that keeps epsilon in the target.
+
+  Args:
+    target_epsilon: The epsilon that must not be passed, positive.
+    **attributes: As in `compute_epsilon`.
+
+  Returns:
+    The least multiplier of 6 significant digits whose epsilon by the same
+    accountant is not above the target.
+
+  Raises:
+    TypeError: As in `compute_epsilon`.
+    ValueError: If an argument is out of range, or no multiplier in the
+      accountants' range has this epsilon.
+  """
+  return PrivacyPlan.from_target_epsilon(
+    target_epsilon=target_epsilon, **attributes
+  ).noise_multiplier
+
+
+def compute_max_rounds(
+  *,
+  noise_multiplier: float,
+  target_epsilon: float,
+  **attributes: 'Unpack[PlanAttributes]',
+) -> int:
+  """Returns the most rounds >= 1 whose epsilon is not above the target.
+
+  Args:
+    noise_multiplier: As in `compute_epsilon`.
+    target_epsilon: As in `calibrate_noise_multiplier`.
+    **attributes: As in `compute_epsilon`, without `num_rounds`.
+
+  Raises:
+    TypeError: As in `compute_epsilon`.
+    ValueError: If an argument is out of range, one round alone passes the
+      target, or more rounds would fit than are accounted for.
+  """
+  return PrivacyPlan.from_max_rounds(
+    noise_multiplier=noise_multiplier,
+    target_epsilon=target_epsilon,
+    **attributes,
+  ).num_rounds

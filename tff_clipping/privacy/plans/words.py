@@ -17,23 +17,15 @@ from tff_clipping.privacy.accounting import (
 )
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
-from tff_clipping.privacy.plans.plan import PrivacyPlan
 
 
 class _Words(NamedTuple):
-  """What a neighbouring relation is about.
+  """What a neighbouring relation is about."""
 
-  Attributes:
-    change: What tells two neighbours apart, after "with respect to".
-    neighbours: Two neighbours, as a definition.
-    cases: The two cases that nobody can tell apart.
-    attack: What an attacker gets wrong and right, with both rates.
-  """
-
-  change: str
+  change: str  # After "with respect to".
   neighbours: str
-  cases: str
-  attack: str
+  cases: str  # That nobody can tell apart.
+  attack: str  # With the rates of what an attacker gets wrong and right.
 
 
 RELATIONS = {
@@ -146,19 +138,11 @@ def describe_plan(plan: BasePlan, caveats: Sequence[str] = ()) -> str:
     plan: The plan.
     caveats: Why a run of the plan does not have its guarantee, in main clauses
       without a full stop. They come first.
-
-  Raises:
-    TypeError: If `plan` is of no kind that has words.
   """
   if isinstance(plan, CorrelatedNoisePlan):
     text = _describe_correlated(plan)
-  elif isinstance(plan, PrivacyPlan):
-    text = _describe_independent(plan)
   else:
-    raise TypeError(
-      '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found '
-      f'{type(plan).__name__}.'
-    )
+    text = _describe_independent(plan)
   guarantee = state_guarantee(plan.epsilon, plan.target_delta, plan.relation)
   text = (
     f'Training for {count_rounds(plan.num_rounds)} satisfies client-level '
@@ -189,7 +173,7 @@ def state_pld(plans: Sequence[BasePlan]) -> str:
   )
 
 
-def _describe_independent(plan: PrivacyPlan) -> str:
+def _describe_independent(plan: BasePlan) -> str:
   """Returns what is done in each round."""
   ((one, _),) = plan.parts(plan.num_rounds)
   return (
