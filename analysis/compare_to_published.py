@@ -5,7 +5,6 @@ where a figure is outside of what the spread of the published seeds allows, or
 nothing is published of a run's setting.
 """
 
-import math
 import sys
 from collections.abc import Sequence
 
@@ -19,8 +18,6 @@ _PUBLISHED = flags.DEFINE_string(
   'published', 'results', 'The folder of the published runs.'
 )
 
-# What one published seed cannot say; in points.
-_WITHOUT_SPREAD = 1.0
 # What two runs share that differ in the seed alone. The threshold on updates is
 # no part of it: it is taken from the FedAvg run of its seed.
 _KEYS = ['series', 'algorithm', 'sampling', 'target_epsilon', 'delta']
@@ -28,37 +25,23 @@ _KEYS += ['model_norm', 'is_audited', 'variants']
 
 
 def compare(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
-  """Returns each run of a table beside the finished published runs like it.
+  """Sets each run of a table beside the finished published runs like it.
 
   Returns:
-    With the names of the runs as index, columns algorithm, accuracy (percent),
-    published (an `Estimate`, or None), limit (how far a new seed may be from
-    the published mean, in points: the 95 % prediction interval, and one point
-    from one published seed) and is_within (whether it is finished and within
-    the limit).
+    The table with published (an `Estimate`), limit (see
+    `stats.prediction_margin`) and is_within (whether the run is finished and
+    its figure within the limit).
   """
   finished = published[published['is_complete']]
   known = finished['final_score'].groupby(_keys(finished)).agg(list)
   found = [stats.estimate(known.get(key, ())) for key in _keys(table)]
-  means = [each.mean if each else math.nan for each in found]
-  limits = [
-    math.nan
-    if each is None
-    else stats.prediction_margin(each)
-    if each.num_seeds > 1
-    else _WITHOUT_SPREAD
-    for each in found
-  ]
-  # A figure is printed with two decimals.
-  is_near = (table['final_score'] - means).abs() <= np.array(limits) + 0.005
-  return pd.DataFrame(
-    {
-      'algorithm': table['algorithm_name'],
-      'accuracy': table['final_score'],
-      'published': pd.Series(found, table.index, dtype=object),
-      'limit': limits,
-      'is_within': table['is_complete'] & is_near,
-    }
+  limits = np.array([stats.prediction_margin(each) for each in found])
+  differences = (table['final_score'] - [each.mean for each in found]).abs()
+  return table.assign(
+    published=pd.Series(found, table.index, dtype=object),
+    limit=limits,
+    # A figure is printed with two decimals.
+    is_within=table['is_complete'] & (differences <= limits + 0.005),
   )
 
 
@@ -71,22 +54,19 @@ def _keys(table: pd.DataFrame) -> pd.Series:
 def main(argv: Sequence[str]) -> None:
   if len(argv) < 2:
     raise app.UsageError('Give at least one run folder.')
-  try:
+  with markup.errors_shown():
     found = stats.read_folders(argv[1:])
     if found.table.empty:
       raise ValueError('no folder of a run was given.')
     published = stats.read_results(_PUBLISHED.value).table
-  except (ValueError, OSError) as error:
-    markup.show(f'error: {error}', sys.stderr)
-    sys.exit(2)
   compared = compare(found.table, published)
   shown = tables.cells(
     compared.reset_index().replace({'is_within': {True: 'yes', False: 'NO'}}),
     {
       'run': ('run', ''),
-      'algorithm': ('algorithm', ''),
-      'this run (%)': ('accuracy', '.2f'),
-      'published (%)': ('published', '±'),
+      'algorithm': ('algorithm_name', ''),
+      'this run (%)': ('final_score', '.2f'),
+      'published (%)': ('published', ''),
       'may differ by': ('limit', '.2f'),
       'within': ('is_within', ''),
     },

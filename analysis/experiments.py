@@ -11,14 +11,12 @@ from typing import Any, NamedTuple
 
 
 class Row(NamedTuple):
-  """One row, or one half of a row, of Tables 2 to 4, or one beside it.
+  """One row, or one half of a row, of Tables 2 to 4, or its stand-in on MNIST.
 
   Attributes:
     name: What it is called in config.json.
-    settings: Its model, data and split, and its ε or None.
-    paper: The paper's row that has the figures: itself, or that whose data
-      others stand in for.
-    table: The number of the paper's table; None for a row of ours.
+    data: Those of the paper.
+    epsilon: The paper's ε; None in Table 2.
     fed_avg: The published test accuracy of FedAvg, in percent.
     clipping_drop: The published accuracy of FedAvg less that of CE-FedAvg, in
       points.
@@ -27,12 +25,16 @@ class Row(NamedTuple):
   """
 
   name: str
-  settings: Mapping[str, Any]
-  paper: str
-  table: int | None
+  data: str
+  epsilon: float | None
   fed_avg: float
   clipping_drop: float
-  dp_drop: float | None = None
+  dp_drop: float | None
+
+  @property
+  def table(self) -> int:
+    """The number of the paper's table."""
+    return int(self.name[len('table')])
 
 
 class Algorithm(NamedTuple):
@@ -83,78 +85,37 @@ ALGORITHMS: Mapping[str, Algorithm] = {
 PAPERS_CLIENTS_PER_ROUND = 80
 
 
-def _settings(
-  model: str, split: tuple[str, str, int], target_epsilon: float | None = None
-) -> Mapping[str, Any]:
-  task, partition, examples_per_client = split
-  return {
-    'model': model,
-    'task': task,
-    'partition': partition,
-    'examples_per_client': examples_per_client,
-    'target_epsilon': target_epsilon,
-  }
-
-
-# Data, partition, examples of a client (Sec. 2.2 and 4).
-_EMNIST_IID = ('emnist.npz', 'iid', 500)
-_EMNIST_500 = ('emnist.npz', 'label_skew', 500)
-_EMNIST_125 = ('emnist.npz', 'label_skew', 125)
-_CIFAR10_IID = ('cifar10', 'class_balanced', 500)
-_CIFAR10_50 = ('cifar10', 'class_balanced', 50)
-_MNIST_IID = ('mnist', 'iid', 500)
-# Model, split and ε; FedAvg, clipping drop, DP drop.
-_PUBLISHED: Mapping[str, tuple[tuple[Any, ...], tuple[float, ...]]] = {
-  'table2_alexnet_emnist_iid': (('alexnet', _EMNIST_IID), (98.20, 0.19)),
-  'table2_alexnet_emnist_noniid': (('alexnet', _EMNIST_500), (95.60, 3.60)),
-  'table2_alexnet_cifar10_iid': (('alexnet', _CIFAR10_IID), (66.01, 4.83)),
-  'table2_alexnet_cifar10_noniid': (('alexnet', _CIFAR10_50), (57.14, 7.30)),
-  'table2_resnet18_emnist_iid': (('resnet18', _EMNIST_IID), (99.61, 0.02)),
-  'table2_resnet18_emnist_noniid': (('resnet18', _EMNIST_500), (95.43, 0.10)),
-  'table2_resnet18_cifar10_iid': (('resnet18', _CIFAR10_IID), (76.36, 0.53)),
-  'table2_resnet18_cifar10_noniid': (('resnet18', _CIFAR10_50), (59.46, 1.55)),
-  'table3_mlp_emnist_noniid': (('mlp', _EMNIST_125, 1.5), (94.0, 1.84, 0.29)),
-  'table3_alexnet_emnist_noniid': (
-    *(('alexnet', _EMNIST_125, 1.5), (96.4, 1.47, 0.16)),
-  ),
-  'table3_mobilenet_v2_emnist_noniid': (
-    *(('mobilenet_v2', _EMNIST_125, 1.5), (97.8, 0.35, 1.62)),
-  ),
-  'table3_resnet18_emnist_noniid': (
-    *(('resnet18', _EMNIST_125, 5.0), (95.2, -0.15, 3.76)),
-  ),
-  'table4_mlp_cifar10_iid': (('mlp', _CIFAR10_IID, 1.5), (51.90, 7.39, 0.90)),
-  'table4_alexnet_cifar10_iid': (
-    *(('alexnet', _CIFAR10_IID, 1.5), (66.01, 4.83, -0.18)),
-  ),
-  'table4_resnet18_cifar10_iid': (
-    *(('resnet18', _CIFAR10_IID, 1.5), (76.36, 0.53, 5.15)),
-  ),
+# The paper's data and ε; FedAvg, clipping drop, DP drop.
+_PUBLISHED: Mapping[str, tuple[str, float | None, float, float, Any]] = {
+  'table2_alexnet_emnist_iid': ('EMNIST', None, 98.20, 0.19, None),
+  'table2_alexnet_emnist_noniid': ('EMNIST', None, 95.60, 3.60, None),
+  'table2_alexnet_cifar10_iid': ('CIFAR-10', None, 66.01, 4.83, None),
+  'table2_alexnet_cifar10_noniid': ('CIFAR-10', None, 57.14, 7.30, None),
+  'table2_resnet18_emnist_iid': ('EMNIST', None, 99.61, 0.02, None),
+  'table2_resnet18_emnist_noniid': ('EMNIST', None, 95.43, 0.10, None),
+  'table2_resnet18_cifar10_iid': ('CIFAR-10', None, 76.36, 0.53, None),
+  'table2_resnet18_cifar10_noniid': ('CIFAR-10', None, 59.46, 1.55, None),
+  'table3_mlp_emnist_noniid': ('EMNIST', 1.5, 94.0, 1.84, 0.29),
+  'table3_alexnet_emnist_noniid': ('EMNIST', 1.5, 96.4, 1.47, 0.16),
+  'table3_mobilenet_v2_emnist_noniid': ('EMNIST', 1.5, 97.8, 0.35, 1.62),
+  'table3_resnet18_emnist_noniid': ('EMNIST', 5.0, 95.2, -0.15, 3.76),
+  'table4_mlp_cifar10_iid': ('CIFAR-10', 1.5, 51.90, 7.39, 0.90),
+  'table4_alexnet_cifar10_iid': ('CIFAR-10', 1.5, 66.01, 4.83, -0.18),
+  'table4_resnet18_cifar10_iid': ('CIFAR-10', 1.5, 76.36, 0.53, 5.15),
 }
-
-
-def _rows(paper: str) -> tuple[Row, ...]:
-  """A row of the paper, and that on MNIST which stands in for EMNIST."""
-  of_paper, figures = _PUBLISHED[paper]
-  settings, table = _settings(*of_paper), int(paper[len('table')])
-  row = Row(paper, settings, paper, table, *figures)
-  if settings['task'] != 'emnist.npz':
-    return (row,)
-  on_mnist = {**settings, 'task': 'mnist'}
-  name = paper.replace('emnist', 'mnist')
-  return row, row._replace(name=name, settings=on_mnist)
-
-
-# In the order of the paper's tables.
-ROWS = tuple(row for paper in _PUBLISHED for row in _rows(paper))
+# In the order of the paper's tables; MNIST stands in for EMNIST.
+ROWS = tuple(
+  Row(row, *figures)
+  for name, figures in _PUBLISHED.items()
+  for row in dict.fromkeys([name, name.replace('_emnist_', '_mnist_')])
+)
+# Table 4 has two rows of Table 2 again, with DP-FedAvg: they share their runs.
+SHARED = {
+  f'table4_{row}': f'table2_{row}'
+  for row in ('alexnet_cifar10_iid', 'resnet18_cifar10_iid')
+}
 # What no table of the paper has, but its figures.
-FIGURE_ROWS: Mapping[str, Mapping[str, Any]] = {
-  'mlp_mnist_iid': _settings('mlp', _MNIST_IID),
-  'mlp_cifar10_noniid': _settings('mlp', _CIFAR10_50),
-  'mobilenet_v2_mnist_iid': _settings('mobilenet_v2', _MNIST_IID),
-}
-# The settings of the rows above, by name.
-SETTINGS = {**{row.name: row.settings for row in ROWS}, **FIGURE_ROWS}
+FIGURE_ROWS = ('mlp_mnist_iid', 'mlp_cifar10_noniid', 'mobilenet_v2_mnist_iid')
 # The systems of Sec. 1 and 2, and Geyer's experiment, with c where a row has
 # one of its own.
 SYSTEM_ROWS: Mapping[str, float | None] = {
@@ -177,27 +138,6 @@ NOISE_VARIANTS = (
   *('noise_0.147', 'noise_0.0881', 'noise_0.1727'),
   *('noise_0.1912', 'noise_0.1057'),
 )
-# The algorithms that a variant changes: the run of FedAvg beside a run with
-# less noise has no such variant. One that is not here changes all.
-_CLIPPED = ('ce_fed_avg', 'dp_fed_avg')
-VARIANTS: Mapping[str, tuple[str, ...]] = {
-  'matched_steps': ('ce_fed_avg',),
-  'expected_norms': ('ce_fed_avg',),
-  'half_averaged_norm_mnist': _CLIPPED,
-  'half_averaged_norm_cifar10': _CLIPPED,
-  'half_model_norm': ('model_clipping_fed_avg', 'dp_model_clipping_fed_avg'),
-  'same_threshold': ('model_clipping_fed_avg',),
-  'epsilon_5': tuple(name for name, x in ALGORITHMS.items() if x.is_private),
-  **dict.fromkeys(
-    (
-      *(*NOISE_VARIANTS, 'noise_of_80'),
-      *('fixed_size', 'pld', 'random_allocation', 'paper_sampling'),
-      *('threshold', 'adaptive', 'per_layer', 'smooth', 'smooth_cifar10'),
-      *('distributed', 'banded', 'blt', 'audited', 'dp_sgd'),
-    ),
-    ('dp_fed_avg',),
-  ),
-}
 
 # The values of settings that the config.json of an older run does not have.
 DEFAULTS: Mapping[str, Any] = {

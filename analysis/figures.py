@@ -283,10 +283,8 @@ def curves(table: pd.DataFrame) -> list[Drawing]:
     problems = of_data.apply(names.problem, axis=1)
     shown: list[tuple[str, pd.DataFrame]] = []
     for title, own in of_data.groupby(problems, sort=False):
-      if names.labels(own).nunique() <= _MAX_LINES:
-        shown.append((title, own))
-      else:
-        shown += by_setting(own)
+      is_one = names.labels(own).nunique() <= _MAX_LINES
+      shown += [(title, own)] if is_one else by_setting(own)
     for title, own in shown:
       panel = functools.partial(
         curve_panel, title=title, table=own, limits=limits
@@ -361,62 +359,50 @@ def scatter(
 ) -> list[list[Panel]]:
   """The paper's scatter of norms against angles: the panels of each group.
 
-  All panels have one scale of angles, those of a group one of norms, but for
-  runs whose aggregator is a user's own.
+  All panels have one scale of angles, those of a group one of norms.
 
   Args:
     found: The runs.
     groups: The titles of some runs, by their names, and the round t in which
       they are shown.
   """
-  shown = [
-    updates.loc[updates['t'] == t, 'angle_degrees']
-    for titles, t in groups
-    for updates in [found.updates(titles.index)]
+  every = [found.updates(titles.index) for titles, _ in groups]
+  every = [
+    updates[updates['t'] == t].astype({'is_mean': bool})
+    for updates, (_, t) in zip(every, groups, strict=True)
   ]
-  angles = angle_limits(pd.concat(shown))
+  angles = angle_limits(pd.concat(every)['angle_degrees'])
   grid = []
-  for titles, t in groups:
-    table, updates = found.table.loc[titles.index], found.updates(titles.index)
-    updates = updates[updates['t'] == t].astype({'is_mean': bool})
-    shared = ~table['own_aggregator']
+  for updates, (titles, _) in zip(every, groups, strict=True):
+    norms = found.table.loc[titles.index, 'shown_norm']
+    clients = updates[~updates['is_mean']]
+    values = [*clients['update_norm'], *norms[norms.index.isin(clients['run'])]]
+    largest = max((x for x in values if math.isfinite(x)), default=0.0)
     grid.append(
       [
         functools.partial(
           _update_panel,
-          run=run,
+          title=title,
           updates=updates[updates['run'] == name],
-          title=titles[name],
+          norm=norms[name],
           angles=angles,
-          top=_highest(
-            updates,
-            table.loc[[name]] if run['own_aggregator'] else table[shared],
-          ),
+          top=1.08 * largest or 1.0,
         )
-        for name, run in table.iterrows()
+        for name, title in titles.items()
       ]
     )
   return grid
 
 
-def _highest(updates: pd.DataFrame, table: pd.DataFrame) -> float:
-  """The upper end of the scale of runs, by their clients and thresholds."""
-  clients = updates[~updates['is_mean'] & updates['run'].isin(table.index)]
-  norms = table['shown_norm'][table.index.isin(clients['run'])]
-  values = [*clients['update_norm'], *norms]
-  largest = max((x for x in values if math.isfinite(x)), default=0.0)
-  return 1.08 * largest if largest > 0.0 else 1.0
-
-
 def _update_panel(
   ax: Axes,
-  run: pd.Series,
-  updates: pd.DataFrame,
   title: str,
+  updates: pd.DataFrame,
+  norm: float,
   angles: tuple[float, float],
   top: float,
 ) -> None:
-  """Norm and angle of each update of a run in a round.
+  """Norm and angle of each update of a run in a round, and the threshold.
 
   In round 0 there is no last update: the dots stand side by side in the order
   of the clients. An average that is longer than `top`, the end of the vertical
@@ -441,10 +427,10 @@ def _update_panel(
     dots = {'markersize': 3.6, 'alpha': 0.6, 'markeredgewidth': 0.0}
     dots |= {'color': _COLOURS['FedAvg'], 'label': 'one client'}
     ax.plot(places, clients['update_norm'], 'o', **dots)
-    if math.isfinite(run['shown_norm']):
+    if math.isfinite(norm):
       look = {'color': _COLOURS['CE-FedAvg'], 'linestyle': _DASHES[1]}
       look |= {'linewidth': 1.3, 'label': 'threshold c'}
-      ax.axhline(run['shown_norm'], **look)
+      ax.axhline(norm, **look)
   for length, angle in mean[['update_norm', 'angle_degrees']].to_numpy(float):
     angle = middle if math.isnan(angle) else angle
     marker, label = 'o', 'average'

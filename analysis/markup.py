@@ -1,11 +1,14 @@
 """Tables as Markdown and as text, Markdown as one HTML file, and printing."""
 
 import base64
+import contextlib
 import html
 import os
 import pathlib
 import re
 import struct
+import sys
+from collections.abc import Iterator
 from typing import TextIO
 
 import markdown
@@ -93,7 +96,7 @@ def to_html(text: str, directory: pathlib.Path) -> str:
     text.replace('&', '&amp;').replace('<', '&lt;'), extensions=['tables']
   )
   body = _FIGURE.sub(r'<figure>\1<figcaption>\2</figcaption></figure>', body)
-  body = _FIGURES.sub(_in_columns, body)
+  body = _FIGURES.sub(r'<div class="figures">\g<0></div>\n', body)
   # No line ends between these and their number.
   for signs in ('± ', ' %', ' = '):
     body = body.replace(signs, signs.replace(' ', '&nbsp;'))
@@ -111,12 +114,6 @@ def to_html(text: str, directory: pathlib.Path) -> str:
   )
 
 
-def _in_columns(match: re.Match) -> str:
-  """Figures that follow each other, in up to three columns."""
-  columns = min(match[0].count('<figure>'), 3)
-  return f'<div class="figures columns-{columns}">{match[0].strip()}</div>\n'
-
-
 def show(text: str, stream: TextIO | None) -> None:
   """Prints a text to a stream, and fails nowhere.
 
@@ -131,3 +128,13 @@ def show(text: str, stream: TextIO | None) -> None:
   except OSError:
     # Or Python would flush it again at the end, and fail.
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextlib.contextmanager
+def errors_shown() -> Iterator[None]:
+  """Prints what is wrong with files that a command reads; the code is 2."""
+  try:
+    yield
+  except (ValueError, OSError) as error:
+    show(f'error: {error}', sys.stderr)
+    sys.exit(2)

@@ -4,8 +4,6 @@ A name is made for some runs beside each other. Runs that differ in the seed
 alone have one label.
 """
 
-import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -112,32 +110,25 @@ def ordered(table: pd.DataFrame) -> pd.DataFrame:
   by value. Runs with an aggregator of a user's own follow those of their
   algorithm.
   """
-  models = [*MODEL_NAMES.values(), *sorted({*table['model_name']})]
-  algorithms = [*ALGORITHMS, *sorted({*table['algorithm']})]
-
-  def place(name: str) -> tuple:
-    run = table.loc[name]
-    return (
-      models.index(run['model_name']),
-      not run['is_iid'],
-      _values(run['series']),
-      algorithms.index(run['algorithm']),
-      run['own_aggregator'],
-      0.0 if math.isnan(run['epsilon']) else -run['epsilon'],
-      0.0 if math.isnan(run['clipping_norm']) else run['clipping_norm'],
-      _values(run['setting']),
-      name,
-    )
-
-  return table.loc[sorted(table.index, key=place)]
-
-
-def _values(setting: str) -> list[tuple]:
-  """The values of a setting, which sort by number or as texts."""
-  return [
-    (value is not None, isinstance(value, str), 0 if value is None else value)
-    for value in json.loads(setting)
-  ]
+  models = [*MODEL_NAMES.values(), *table['model_name'].sort_values()]
+  algorithms = [*ALGORITHMS, *table['algorithm'].sort_values()]
+  settings = [key for key in stats.SETTING_KEYS if key not in stats.SEED_KEYS]
+  places = pd.DataFrame(
+    {
+      'model_name': table['model_name'].map(models.index),
+      'is_iid': ~table['is_iid'],
+      **table[settings],
+      'metric': table['metric'].map(lambda metric: metric.name),
+      'algorithm': table['algorithm'].map(algorithms.index),
+      'own_aggregator': table['own_aggregator'],
+      'epsilon': -table['epsilon'].fillna(0.0),
+      'clipping_norm': table['clipping_norm'].fillna(0.0),
+      **table[[*stats.SEED_KEYS]],
+      'name': table.index,
+    },
+    table.index,
+  )
+  return table.loc[places.sort_values([*places], na_position='first').index]
 
 
 def _texts(table: pd.DataFrame) -> pd.DataFrame:

@@ -225,36 +225,27 @@ def _scatter(found: Evidence) -> pd.DataFrame:
   by_size = table.assign(is_long=table['num_rounds'] > _LATE_ROUND).sort_values(
     ['local_steps', 'is_long', 'clients_per_round', 'num_rounds']
   )
-  in_tables = {*found.lines['row']}
-  chosen: dict[tuple, str] = {}
-  for row in (
-    *(row.name for row in experiments.ROWS if row.name in in_tables),
-    *experiments.FIGURE_ROWS,
-  ):
-    is_row = tables.of_row(by_size, experiments.SETTINGS[row])
-    for run in by_size[is_row][-1:].to_dict('records'):
-      place = (run['model'], run['data'], run['split'])
-      chosen.setdefault(place, run['series'])
-  return names.ordered(table[table['series'].isin([*chosen.values()])])
+  rows = [row.name for row in experiments.ROWS]
+  best = pd.concat(
+    by_size[tables.of_row(by_size, row)].tail(1)
+    for row in (*rows, *experiments.FIGURE_ROWS)
+  ).drop_duplicates(['model', 'data', 'split'])
+  return names.ordered(table[table['series'].isin(best['series'])])
 
 
 def main(argv: Sequence[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f'Only flags are taken, found {argv[1]!r}.')
   docs = pathlib.Path(_DOCS.value)
-  try:
+  with markup.errors_shown():
     found = Evidence(stats.read_results(_RESULTS.value))
     texts, drawings = make_pages(found)
-    if _CHECK.value:
-      others = differing(texts, drawings, docs)
-      if others:
-        markup.show(f'not as the runs give it: {", ".join(others)}', sys.stderr)
-        sys.exit(1)
-    else:
+    others = differing(texts, drawings, docs) if _CHECK.value else []
+    if not _CHECK.value:
       write(texts, drawings, docs)
-  except (ValueError, OSError) as error:
-    markup.show(f'error: {error}', sys.stderr)
-    sys.exit(2)
+  if others:
+    markup.show(f'not as the runs give it: {", ".join(others)}', sys.stderr)
+    sys.exit(1)
   pages = ', '.join(str(docs / page) for page in PAGES)
   markup.show(f'{pages}: {len(found.found.runs)} runs', sys.stdout)
 

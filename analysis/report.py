@@ -6,14 +6,13 @@ runs to show is left out.
 """
 
 import datetime
-import math
 import os
 import pathlib
 import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -111,30 +110,27 @@ def write_report(
   earlier = _figures_of(path)
   found = named_by_settings(found)
   table = names.ordered(found.table)
-  curves = figures.curves(table)
-  by_epsilon = figures.by_quantity(table, 'epsilon')
-  by_norm = figures.by_quantity(table, 'clipping_norm')
-  updates = figures.scatters(found)
-  sections = (
-    ('', _results(table)),
-    ('Privacy', _privacy(found, table)),
-    ('By round', _after(_BAND_NOTE, _pictures(curves))),
-    ('By ε', _pictures(by_epsilon)),
-    ('By clipping norm', _pictures(by_norm)),
-    (
-      'Norms and angles of the updates',
-      _after(_SCATTER_NOTE, _pictures(updates)),
-    ),
-    ('Run by run', _run_by_run(found, table)),
-    ('Audits', _after(_AUDIT_NOTE, markup.markdown_table(_audits(found)))),
-    ('What is missing', '\n'.join(f'- {note}' for note in _notes(found))),
-    ('How this was made', ' '.join([made_by, _versions(found)]).strip()),
-  )
-  for drawing in (*curves, *by_epsilon, *by_norm, *updates):
-    figures.save(drawing, output / drawing.name, _DPI)
+  pictures = {
+    'By round': (_BAND_NOTE, figures.curves(table)),
+    'By ε': ('', figures.by_quantity(table, 'epsilon')),
+    'By clipping norm': ('', figures.by_quantity(table, 'clipping_norm')),
+    'Norms and angles of the updates': (_SCATTER_NOTE, figures.scatters(found)),
+  }
+  sections = {
+    '': _results(table),
+    'Privacy': _privacy(found, table),
+    **{title: _pictures(*shown) for title, shown in pictures.items()},
+    'Run by run': _run_by_run(found, table),
+    'Audits': _audits(found),
+    'What is missing': '\n'.join(f'- {note}' for note in _notes(found)),
+    'How this was made': ' '.join([made_by, _versions(found)]).strip(),
+  }
+  for _, drawn in pictures.values():
+    for drawing in drawn:
+      figures.save(drawing, output / drawing.name, _DPI)
   text = _HEADING + ''.join(
     (f'\n## {heading}\n' if heading else '') + f'\n{body}\n'
-    for heading, body in sections
+    for heading, body in sections.items()
     if body
   )
   path.write_text(text, encoding='utf-8')
@@ -173,15 +169,12 @@ def summary(found: stats.Runs) -> str:
   return '\n\n'.join([*parts, *_notes(found)])
 
 
-def _after(note: str, body: str) -> str:
-  """A body below its note; nothing where there is nothing to show."""
-  return f'{note}\n\n{body}' if body else ''
-
-
-def _pictures(drawn: Iterable[figures.Drawing]) -> str:
-  return '\n\n'.join(
+def _pictures(note: str, drawn: Sequence[figures.Drawing]) -> str:
+  """Figures with their captions below a note; nothing without figures."""
+  shown = [
     f'![{each.caption}]({each.name})\n\n*{each.caption}*' for each in drawn
-  )
+  ]
+  return '\n\n'.join([note, *shown] if note and shown else shown)
 
 
 def _by_metric(table: pd.DataFrame) -> list[tuple[Metric, pd.DataFrame]]:
@@ -196,24 +189,24 @@ def _by_metric(table: pd.DataFrame) -> list[tuple[Metric, pd.DataFrame]]:
   """
   found = []
   for metric, of_metric in table.groupby('metric', sort=False):
-    groups = [*of_metric.groupby(names.labels(of_metric), sort=False)]
-    scores = [stats.estimate(own['final_score']) for _, own in groups]
-    drops = [stats.estimate(own['drop']) for _, own in groups]
-    means = [each.mean if each else math.nan for each in scores]
-    decimals = metric.decimals(means)
-    lines = {
-      'label': [label for label, _ in groups],
-      'mean': means,
-      'seeds': [each.num_seeds if each else 0 for each in scores],
-      'score': [_estimate(each, decimals) for each in scores],
-      'drop': [_estimate(each, decimals) for each in drops],
-      'epsilon': [_epsilon(own) for _, own in groups],
-      'delta': [own['delta'].iloc[0] for _, own in groups],
-      'guarantee': [_guarantee(own) for _, own in groups],
-      'one_model': [
-        len(own) > 1 and own['model_seed'].nunique() == 1 for _, own in groups
-      ],
-    }
+    lines = []
+    for label, own in of_metric.groupby(names.labels(of_metric), sort=False):
+      score = stats.estimate(own['final_score'])
+      line = {
+        'label': label,
+        'mean': score.mean,
+        'seeds': score.num_seeds,
+        'score': score,
+        'drop': stats.estimate(own['drop']),
+        'epsilon': _epsilon(own),
+        'delta': own['delta'].iloc[0],
+        'guarantee': _guarantee(own),
+        'one_model': len(own) > 1 and own['model_seed'].nunique() == 1,
+      }
+      lines.append(line)
+    decimals = metric.decimals(line['mean'] for line in lines)
+    for line in lines:
+      line |= {key: line[key].text(decimals) for key in ('score', 'drop')}
     found.append((metric, pd.DataFrame(lines)))
   return found
 
@@ -233,7 +226,7 @@ def _epsilon(own: pd.DataFrame) -> str:
 def _guarantee(own: pd.DataFrame) -> str:
   if not own['is_private'].any():
     return ''
-  if own['noise_cohort'].notna().any():
+  if own['noise_clients_per_round'].notna().any():
     return 'simulated'
   if own['has_caveats'].any():
     return 'no'
@@ -333,7 +326,7 @@ def _privacy(found: stats.Runs, table: pd.DataFrame) -> str:
     is_all = len(own) == len(everyone)
     texts.append(text if is_all else f'**{"; ".join(own)}**: {text}')
   # A simulation of the noise of other cohorts promises nothing.
-  promises_some = table['is_private'] & table['noise_cohort'].isna()
+  promises_some = table['is_private'] & table['noise_clients_per_round'].isna()
   held = table[promises_some & ~table['has_caveats']]
   exact = table[~promises_some & table['data'].isin(held['data'])]
   if len(exact):
@@ -439,33 +432,33 @@ def _other_scores(run: Run) -> dict[str, str]:
   return told
 
 
-def _audits(found: stats.Runs) -> pd.DataFrame:
+def _audits(found: stats.Runs) -> str:
   """The claim of each audited run beside what each attack shows."""
-  return pd.DataFrame(
-    [
-      {
-        'run': name,
-        'canaries, in + out': '{num_canaries_in} + {num_canaries_out}'.format(
-          **attack
-        ),
-        'ε claimed': stats.at_most(attack['claimed_epsilon']),
-        'attack on': attack['attack'].replace('_', ' '),
-        'ε at least': stats.at_least(attack['epsilon_lower_bound']),
-        'ε at least, if Gaussian': stats.at_least(
-          attack['gaussian_epsilon_lower_bound']
-        ),
-        'ε, an estimate': stats.number(attack['epsilon_estimate'], '.2f'),
-        'true positives (allowed), %': (
-          f'{100 * attack["true_positive_rate"]:.1f} '
-          f'({100 * attack["allowed_true_positive_rate"]:.1f})'
-        ),
-        'confidence': f'{attack["confidence"]:.0%}',
-        'refuted': 'yes' if attack['is_refuted'] else 'no',
-      }
-      for name, run in found.runs.items()
-      for attack in run.audits
-    ]
-  )
+  lines = [
+    {
+      'run': name,
+      'canaries, in + out': (
+        f'{attack["num_canaries_in"]} + {attack["num_canaries_out"]}'
+      ),
+      'ε claimed': stats.at_most(attack['claimed_epsilon']),
+      'attack on': attack['attack'].replace('_', ' '),
+      'ε at least': stats.at_least(attack['epsilon_lower_bound']),
+      'ε at least, if Gaussian': stats.at_least(
+        attack['gaussian_epsilon_lower_bound']
+      ),
+      'ε, an estimate': stats.number(attack['epsilon_estimate'], '.2f'),
+      'true positives (allowed), %': (
+        f'{100 * attack["true_positive_rate"]:.1f} '
+        f'({100 * attack["allowed_true_positive_rate"]:.1f})'
+      ),
+      'confidence': f'{attack["confidence"]:.0%}',
+      'refuted': 'yes' if attack['is_refuted'] else 'no',
+    }
+    for name, run in found.runs.items()
+    for attack in run.audits
+  ]
+  table = markup.markdown_table(pd.DataFrame(lines))
+  return f'{_AUDIT_NOTE}\n\n{table}' if lines else ''
 
 
 def _notes(found: stats.Runs) -> list[str]:
@@ -515,12 +508,6 @@ def _figures_of(report: pathlib.Path) -> set[str]:
   return set(_FIGURE.findall(text)) if text.startswith(_HEADING) else set()
 
 
-def _estimate(value: stats.Estimate | None, decimals: int) -> str:
-  if value is None:
-    return stats.MISSING
-  return stats.with_margin(value.mean, value.margin, decimals)
-
-
 def _without_empty(table: pd.DataFrame) -> pd.DataFrame:
   """A table without the columns in which no cell says anything."""
   return table.loc[:, ~table.isin([stats.MISSING, '']).all()]
@@ -548,12 +535,9 @@ def main(argv: Sequence[str]) -> None:
     f'{datetime.date.today():%Y-%m-%d}.'
   )
   # Read once: a run may be going on.
-  try:
+  with markup.errors_shown():
     found = stats.read_folders(argv[1:])
     path = write_report(found, _OUTPUT.value, made_by=made_by)
-  except (ValueError, OSError) as error:
-    markup.show(f'error: {error}', sys.stderr)
-    sys.exit(2)
   markup.show(
     f'{summary(found)}\n\nReport: {path}\n        {path.with_suffix(".html")}',
     sys.stdout,

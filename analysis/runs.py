@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.experiments import ALGORITHMS, DEFAULTS
@@ -38,7 +37,7 @@ UPDATE_COLUMNS = ('client_id', 'update_norm', 'angle_degrees')
 # The `client_id` of the averaged update.
 _MEAN_UPDATE_ID = 'mean'
 
-RESULT_FILES = ('runs.jsonl', 'rounds.csv', 'updates.csv.gz', 'searches.csv')
+RESULT_FILES = ('runs.jsonl', 'rounds.csv', 'updates.csv.gz')
 
 # Of one partition alone, whatever other runs say of it.
 _PARTITION_KEYS = {
@@ -49,11 +48,9 @@ _PARTITION_KEYS = {
 # Of audit.json: what all attacks share, and what each has.
 _AUDIT_KEYS = (
   *('num_releases', 'num_canaries_in', 'num_canaries_out', 'confidence'),
-  *('claimed_epsilon', 'allowed_true_positive_rate'),
-)
-_ATTACK_KEYS = (
-  *('epsilon_lower_bound', 'gaussian_epsilon_lower_bound'),
-  *('epsilon_estimate', 'true_positive_rate', 'is_refuted'),
+  *('claimed_epsilon', 'allowed_true_positive_rate', 'epsilon_lower_bound'),
+  *('gaussian_epsilon_lower_bound', 'epsilon_estimate'),
+  *('true_positive_rate', 'is_refuted'),
 )
 _UPDATE_FILE = re.compile(r'round_(\d+)\.csv')
 
@@ -133,7 +130,6 @@ class Run:
     notes: What is missing or cut off, a phrase each.
     ledger: The ledger; None where there is none.
     charged: The epsilon of all releases that it has charged; NaN without one.
-    rest: What else a published run has, which nothing reads.
   """
 
   config: Mapping[str, Any]
@@ -145,7 +141,6 @@ class Run:
   notes: tuple[str, ...] = ()
   ledger: pathlib.Path | None = None
   charged: float = math.nan
-  rest: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   @property
   def settings(self) -> dict[str, Any]:
@@ -172,20 +167,17 @@ class Run:
     return bool(self.privacy) or (known is not None and known.is_private)
 
 
-def read_published(
-  directory: pathlib.Path,
-) -> tuple[dict[str, Run], pd.DataFrame]:
-  """Reads what `scripts/publish_runs.py` wrote: the runs, and the searches.
+def read_published(directory: pathlib.Path) -> dict[str, Run]:
+  """Reads the runs that `scripts/publish_runs.py` wrote.
 
   Raises:
     ValueError: A file is missing or cannot be read.
   """
   try:
     text, *tables = (directory / name for name in RESULT_FILES)
-    lines = [
-      json.loads(line) for line in text.read_text(encoding='utf-8').splitlines()
-    ]
-    rounds, updates, searches = (
+    lines = map(json.loads, text.read_text(encoding='utf-8').splitlines())
+    configs = {line['name']: line for line in lines}
+    rounds, updates = (
       pd.read_csv(path, float_precision='round_trip') for path in tables
     )
   except (OSError, ValueError) as error:
@@ -194,26 +186,23 @@ def read_published(
     ) from error
   # As read from a folder.
   rounds = rounds.astype({'round_num': float, 'num_clients': float})
-  by_run, updates_of = (
-    {
-      name: own.drop(columns='run').reset_index(drop=True)
-      for name, own in table.groupby('run', sort=False)
-    }
-    for table in (rounds, updates)
+  rounds_of, updates_of = (
+    dict(iter(table.groupby('run'))) for table in (rounds, updates)
   )
-  no_updates = pd.DataFrame(columns=['t', *UPDATE_COLUMNS])
-  keys = {'name', 'config', 'privacy', 'audits'}
   return {
-    line['name']: Run(
+    name: Run(
       config=line['config'],
       privacy=line.get('privacy', {}),
       audits=line.get('audits', []),
-      rounds=by_run[line['name']],
-      updates=_mark_means(updates_of.get(line['name'], no_updates)),
-      rest={key: value for key, value in line.items() if key not in keys},
+      rounds=_of_one(rounds_of[name]),
+      updates=_mark_means(_of_one(updates_of.get(name, updates[:0]))),
     )
-    for line in lines
-  }, searches
+    for name, line in configs.items()
+  }
+
+
+def _of_one(table: pd.DataFrame) -> pd.DataFrame:
+  return table.drop(columns='run').reset_index(drop=True)
 
 
 def read_folder(directory: pathlib.Path) -> Run:
@@ -234,7 +223,7 @@ def read_folder(directory: pathlib.Path) -> Run:
     config = _read_config(directory / 'config.json')
   else:
     # Of a program of one's own: its accuracy decides, or its loss without one.
-    has_accuracy = 'test_accuracy' in table and any(table['test_accuracy'])
+    has_accuracy = table.get('test_accuracy', pd.Series()).notna().any()
     config = {
       'algorithm': 'own_program',
       'program': directory.resolve().name,
@@ -297,27 +286,28 @@ def _read_json(path: pathlib.Path) -> dict[str, Any]:
 def _read_rounds(
   table: pd.DataFrame | None, metric: Metric, notes: list[str]
 ) -> pd.DataFrame:
-  """The rows of metrics.csv, of which `table` has the texts."""
+  """The rows of metrics.csv."""
   columns = list(dict.fromkeys([*METRIC_COLUMNS, metric.column]))
   if table is None:
     notes.append('metrics.csv is missing: no round has finished yet')
-    return pd.DataFrame({column: [] for column in columns}, dtype=float)
-  for column in ('round_num', metric.column):
-    if column not in table:
-      raise NotARunError(f'metrics.csv has no column `{column}`')
-  table = _as_numbers(table, columns, 'metrics.csv')
-  others = table.columns.difference(columns, sort=False)
-  others = others[others.str.startswith('test_')]
+    return pd.DataFrame(columns=columns, dtype=float)
+  table = _with_numbers(
+    table, ('round_num', metric.column), columns, 'metrics.csv'
+  )
+  others = [
+    name for name in table if name.startswith('test_') and name not in columns
+  ]
   table[others] = table[others].apply(pd.to_numeric, errors='coerce')
   table = table.reindex(columns=[*columns, *others])
   rounds = table['round_num']
   if not (rounds.ge(0) & rounds.mod(1).eq(0)).all():
     raise NotARunError('metrics.csv has a row without a valid `round_num`')
   values = table[metric.column].dropna()
-  if metric.is_share and not values.between(0.0, 1.0).all():
+  wrong = values[~values.between(0.0, 1.0)]
+  if metric.is_share and len(wrong):
     raise NotARunError(
       f'metrics.csv: `{metric.column}` must be between 0 and 1, found '
-      f'{values[~values.between(0.0, 1.0)].iloc[0]}'
+      f'{wrong.iloc[0]}'
     )
   repeated = int(rounds.duplicated().sum())
   if repeated:
@@ -329,44 +319,35 @@ def _read_rounds(
 
 
 def _read_csv(path: pathlib.Path, notes: list[str]) -> pd.DataFrame:
-  """The texts of a CSV file; a cut-off last line is dropped and named."""
+  """A CSV file; a cut-off last line is dropped and named."""
   try:
     text = path.read_text(encoding='utf-8')
-  except (OSError, UnicodeDecodeError) as error:
+    whole, _, rest = text.rpartition('\n')
+    if whole and rest:
+      # A line with all of its commas may still have lost the end of a number.
+      notes.append(f'{path.name} is cut off: its last line was left out')
+      text = whole
+    # Where one has too few values, pandas would fill in the rest.
+    if len({line.count(',') for line in text.splitlines()}) > 1:
+      raise ValueError('its lines have different numbers of values')
+    return pd.read_csv(
+      io.StringIO(text), dtype={'client_id': str}, float_precision='round_trip'
+    )
+  except (OSError, ValueError) as error:
     raise NotARunError(f'{path.name} cannot be read: {error}') from error
-  lines = text.splitlines()
-  if not lines:
-    raise NotARunError(f'{path.name} is empty')
-  if not text.endswith('\n') and len(lines) > 1:
-    # A line with all of its commas may still have lost the end of a number.
-    notes.append(f'{path.name} is cut off: its last line was left out')
-    lines.pop()
-  columns = lines[0].count(',')
-  for number, line in enumerate(lines[1:], start=2):
-    if line.count(',') != columns:
-      raise NotARunError(
-        f'{path.name}, line {number}: {columns + 1} values expected, found '
-        f'{line.count(",") + 1}'
-      )
-  return pd.read_csv(
-    io.StringIO('\n'.join(lines) + '\n'), dtype=str, keep_default_na=False
-  )
 
 
-def _as_numbers(
-  table: pd.DataFrame, columns: Iterable[str], file: str
+def _with_numbers(
+  table: pd.DataFrame, needed: Iterable[str], columns: Iterable[str], file: str
 ) -> pd.DataFrame:
   """A table with those of some columns that it has as numbers."""
-  for column in table.columns.intersection([*columns]):
-    numbers = pd.to_numeric(table[column], errors='coerce').astype(float)
-    bad = numbers.isna() & ~table[column].str.lower().isin(['', 'nan'])
-    if bad.any():
-      raise NotARunError(
-        f'{file}, line {int(np.argmax(bad)) + 2}: `{column}` must be a '
-        f'number, found {table[column][bad].iloc[0]!r}'
-      )
-    table = table.assign(**{column: numbers})
-  return table
+  for column in needed:
+    if column not in table:
+      raise NotARunError(f'{file} has no column `{column}`')
+  try:
+    return table.astype({name: float for name in columns if name in table})
+  except ValueError as error:
+    raise NotARunError(f'{file} must hold numbers: {error}') from error
 
 
 def _read_privacy(
@@ -417,10 +398,10 @@ def _read_audit(path: pathlib.Path, notes: list[str]) -> list[dict[str, Any]]:
     return []
   try:
     audit = _read_json(path)
-    common = {key: audit[key] for key in _AUDIT_KEYS}
+    attacks = {name: audit | own for name, own in audit['attacks'].items()}
     return [
-      {'attack': name, **common, **{key: attack[key] for key in _ATTACK_KEYS}}
-      for name, attack in audit['attacks'].items()
+      {'attack': name, **{key: found[key] for key in _AUDIT_KEYS}}
+      for name, found in attacks.items()
     ]
   except (NotARunError, KeyError, TypeError, AttributeError) as error:
     notes.append(f'audit.json cannot be used: {error}: left out')
@@ -429,7 +410,7 @@ def _read_audit(path: pathlib.Path, notes: list[str]) -> list[dict[str, Any]]:
 
 def _read_updates(directory: pathlib.Path, notes: list[str]) -> pd.DataFrame:
   """All recorded rounds in one table."""
-  tables = [pd.DataFrame(columns=['t', *UPDATE_COLUMNS])]
+  tables = []
   for path in sorted(directory.glob('*.csv')):
     match = _UPDATE_FILE.fullmatch(path.name)
     if match is None:
@@ -437,19 +418,21 @@ def _read_updates(directory: pathlib.Path, notes: list[str]) -> pd.DataFrame:
       continue
     file_notes: list[str] = []
     try:
-      table = _read_csv(path, file_notes)
-      absent = [column for column in UPDATE_COLUMNS if column not in table]
-      if absent:
-        raise NotARunError(f'{path.name} has no column `{absent[0]}`')
-      table = _as_numbers(table, UPDATE_COLUMNS[1:], path.name)
+      table = _with_numbers(
+        _read_csv(path, file_notes),
+        UPDATE_COLUMNS,
+        UPDATE_COLUMNS[1:],
+        path.name,
+      )
     except NotARunError as error:
       notes.append(f'updates/{error}: left out')
       continue
     notes.extend(f'updates/{note}' for note in file_notes)
-    table = table[[*UPDATE_COLUMNS]]
-    table.insert(0, 't', int(match.group(1)))
-    tables.append(table)
-  return _mark_means(pd.concat(tables[1:] or tables, ignore_index=True))
+    tables.append(table[[*UPDATE_COLUMNS]].assign(t=int(match[1])))
+  if not tables:
+    return _mark_means(pd.DataFrame(columns=['t', *UPDATE_COLUMNS]))
+  found = pd.concat(tables, ignore_index=True)[['t', *UPDATE_COLUMNS]]
+  return _mark_means(found)
 
 
 def _mark_means(updates: pd.DataFrame) -> pd.DataFrame:

@@ -23,11 +23,13 @@ import pandas as pd
 from scipy import stats
 
 from analysis import runs as run_files
-from analysis.experiments import ALGORITHMS, DATA_NAMES, MODEL_NAMES, VARIANTS
+from analysis.experiments import ALGORITHMS, DATA_NAMES, MODEL_NAMES
 from analysis.runs import CLIENT_METRICS, UPDATE_COLUMNS, Run
 from tff_clipping.privacy.accounting import rounding
 
 MISSING = '–'
+# What an estimate without values says.
+NOT_RUN = 'not run'
 MIN_SEEDS = 3
 
 SEED_KEYS = ('seed', 'model_seed')
@@ -53,16 +55,17 @@ class Estimate(NamedTuple):
   """A figure by seed, in percent or points, and its mean.
 
   Attributes:
-    values: One a seed, at least one. Those of a drop are differences of two
-      runs with the same seed, which share the split and the initial model.
+    values: One a seed; without any the estimate is false. Those of a drop are
+      differences of two runs with the same seed, which share the split and the
+      initial model.
   """
 
   values: tuple[float, ...]
 
   @property
   def mean(self) -> float:
-    """The mean over seeds."""
-    return float(np.mean(self.values))
+    """The mean over seeds; NaN without any."""
+    return float(np.mean(self.values)) if self else math.nan
 
   @property
   def num_seeds(self) -> int:
@@ -76,14 +79,20 @@ class Estimate(NamedTuple):
       return math.nan
     return _quantile(self.num_seeds - 1) * float(stats.sem(self.values))
 
+  def __bool__(self) -> bool:
+    return bool(self.values)
+
+  def text(self, decimals: int) -> str:
+    """The mean with its decimals and its margin."""
+    return with_margin(self.mean, self.margin, decimals)
+
   def __str__(self) -> str:
-    return with_margin(self.mean, self.margin)
+    return self.text(2) if self else NOT_RUN
 
 
-def estimate(values: Iterable[float]) -> Estimate | None:
-  """The estimate of the finite ones of some values; None where none is."""
-  finite = tuple(float(value) for value in values if math.isfinite(value))
-  return Estimate(finite) if finite else None
+def estimate(values: Iterable[float]) -> Estimate:
+  """The estimate of the finite ones of some values."""
+  return Estimate(tuple(float(each) for each in values if math.isfinite(each)))
 
 
 def difference_margin(one: Estimate, other: Estimate) -> float:
@@ -103,11 +112,14 @@ def difference_margin(one: Estimate, other: Estimate) -> float:
 
 
 def prediction_margin(published: Estimate) -> float:
-  """How far a new seed may be from the mean of two or more, in points.
+  """How far a new seed may be from the mean of others, in points.
 
-  It is half of the 95 % interval of the new seed.
+  It is half of the 95 % interval of the new seed; of one other seed, which has
+  no spread, one point, and NaN of none.
   """
   count = published.num_seeds
+  if count < 2:
+    return 1.0 if count else math.nan
   spread = float(np.std(published.values, ddof=1))
   return _quantile(count - 1) * spread * math.sqrt(1.0 + 1.0 / count)
 
@@ -140,14 +152,12 @@ def number(value: float | None, spec: str) -> str:
 
 def at_most(value: float | None) -> str:
   """A cost, such as an ε or noise, rounded up to four digits."""
-  is_missing = value is None or math.isnan(value)
-  return MISSING if is_missing else rounding.format_up(value)
+  return MISSING if pd.isna(value) else rounding.format_up(value)
 
 
 def at_least(value: float | None) -> str:
   """A lower bound, rounded down to four digits."""
-  is_missing = value is None or math.isnan(value)
-  return MISSING if is_missing else rounding.format_down(value)
+  return MISSING if pd.isna(value) else rounding.format_down(value)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -163,7 +173,7 @@ class Runs:
       - `row`, `scale` and `variants` (with commas) of a published experiment,
         empty else; `algorithm`, `algorithm_name`, `own_aggregator` (whether
         there is one), `is_audited` (there are canaries among the clients),
-        `noise_cohort` (the P whose noise on the mean it simulates),
+        `noise_clients_per_round` (the P whose noise on the mean it simulates),
         `clips` (what c bounds: updates, models, gradients or nothing), `model`,
         `model_name`, `num_parameters`, `data`, `is_iid` (whether the paper
         would call it so), `split` (that in a word), `num_clients`,
@@ -250,7 +260,7 @@ def read_results(directory: str | os.PathLike[str]) -> Runs:
   """
   directory = pathlib.Path(directory)
   if (directory / run_files.RESULT_FILES[0]).is_file():
-    return collect(run_files.read_published(directory)[0])
+    return collect(run_files.read_published(directory))
   folders = sorted(path.parent for path in directory.glob('*/config.json'))
   found = read_folders(folders)
   if found.left_out or not folders:
@@ -289,7 +299,7 @@ def _row(run: Run) -> dict[str, Any]:
   exact = rounds[[*CLIENT_METRICS]].notna().any(axis=None) or len(run.updates)
   epsilon, paper_epsilon = _epsilons(run)
   numbers = {
-    'noise_cohort': settings.get('noise_clients_per_round'),
+    'noise_clients_per_round': settings.get('noise_clients_per_round'),
     'num_parameters': model.get('num_parameters'),
     'num_clients': settings.get('num_clients') or task.get('num_clients'),
     'num_test_examples': task.get('num_test_examples'),
@@ -326,8 +336,7 @@ def _row(run: Run) -> dict[str, Any]:
     'final_score': float(scores.iloc[-1]) if len(scores) else math.nan,
     'scores': tuple(scores.items()),
     'clipped_fraction': rounds['clipped_fraction'].mean(),
-    'relative_spread': _relative_spread(run),
-    **_at_figure_round(run),
+    **_norms(run),
     'path': _path(run),
     'round_seconds': rounds['round_seconds'].dropna().median(),
     'is_private': run.is_private,
@@ -356,45 +365,35 @@ def _epsilons(run: Run) -> tuple[float, float]:
   return epsilon, paper
 
 
-def _relative_spread(run: Run) -> float:
-  """Spread of the clients' update norms: standard deviation over mean.
+def _norms(run: Run) -> dict[str, float]:
+  """The spread of the norms of updates, and the mean cosine of two updates.
 
-  The ratio, and not the variance, because the threshold is itself a multiple of
-  the mean norm: scaling all updates changes neither the ratio nor what is cut.
-
-  Returns:
-    The mean over rounds, from `metrics.csv` where it is measured there, else
-    from the recorded updates; NaN where neither has it.
-  """
-  ratios = run.rounds['update_norm_std'] / run.rounds['update_norm_mean']
-  ratios = ratios[np.isfinite(ratios)]
-  if ratios.empty:
-    norms = run.updates[~run.updates['is_mean']].groupby('t')['update_norm']
-    ratios = norms.std(ddof=0) / norms.mean()
-  return float(ratios.mean())
-
-
-def _at_figure_round(run: Run) -> dict[str, float]:
-  """The spread of the norms, and the mean cosine of two updates.
+  The spread is the standard deviation over the mean, and not the variance,
+  because the threshold is itself a multiple of the mean norm: scaling all
+  updates changes neither the ratio nor what is cut.
 
   The squared norm of the sum of n updates is the sum of their squared norms and
   of the inner products of all pairs: these follow from the norms and the norm
   of the mean. A pair counts by the product of its norms. It is that of what the
   clients sent, and of their updates only where nothing was clipped.
   """
-  rounds = run.rounds[run.rounds['round_num'] == FIGURE_ROUND + 1]
-  std = rounds['update_norm_std']
+  std = run.rounds['update_norm_std']
+  spread = std / run.rounds['update_norm_mean']
+  is_there = run.rounds['round_num'] == FIGURE_ROUND + 1
   updates = run.updates[run.updates['t'] == FIGURE_ROUND]
   norms = updates.loc[~updates['is_mean'], 'update_norm'].astype(float)
   sums = updates.loc[updates['is_mean'], 'update_norm'] * len(norms)
   squares = np.square(norms).sum()
-  found = {
-    'spread_at': std / rounds['update_norm_mean'],
-    'std_at': std,
+  at_round = {
+    'spread_at': spread[is_there],
+    'std_at': std[is_there],
     'cosine_at': (sums**2 - squares) / (norms.sum() ** 2 - squares),
   }
   # NaN where there is no such round.
-  return {key: run_files.to_number(it.squeeze()) for key, it in found.items()}
+  found = {
+    key: run_files.to_number(it.squeeze()) for key, it in at_round.items()
+  }
+  return {'relative_spread': spread.mean(), **found}
 
 
 def _path(run: Run) -> tuple[float, ...]:
@@ -437,19 +436,15 @@ def _with_drops(table: pd.DataFrame) -> pd.DataFrame:
   Runs with an aggregator of a user's own are compared with others, and no run
   is compared with them: what the aggregator does to updates is not known.
   """
-  baselines = {}
-  for name in ('fed_avg', 'ce_fed_avg'):
-    own = table[table['algorithm'].eq(name) & ~table['own_aggregator']]
-    keys = [_names(run, name) for _, run in own.iterrows()]
-    baselines[name] = own.assign(names=keys)
+  known = table[~table['own_aggregator']]
   lines = []
-  for name, run in table.iterrows():
+  for _, run in table.iterrows():
     plain, clipped, reason = None, None, ''
-    is_baseline = name in baselines['fed_avg'].index
-    if run['algorithm'] in ALGORITHMS and not is_baseline:
-      plain, reason = _partner(run, 'fed_avg', baselines['fed_avg'])
+    is_fed_avg = run['algorithm'] == 'fed_avg' and not run['own_aggregator']
+    if run['algorithm'] in ALGORITHMS and not is_fed_avg:
+      plain, reason = _partner(run, known, 'fed_avg')
     if run['algorithm'] == 'dp_fed_avg':
-      clipped, _ = _partner(run, 'ce_fed_avg', baselines['ce_fed_avg'])
+      clipped, _ = _partner(run, known, 'ce_fed_avg')
     baseline, clipped_one = (
       table.at[other, 'final_score'] if other else math.nan
       for other in (plain, clipped)
@@ -470,17 +465,20 @@ def _with_drops(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _partner(
-  run: pd.Series, algorithm: str, baselines: pd.DataFrame
+  run: pd.Series, table: pd.DataFrame, algorithm: str
 ) -> tuple[str | None, str]:
-  """The one run of an algorithm that a run is compared with, or the reason."""
-  same = baselines['setting'].eq(run['setting'])
-  if algorithm == 'ce_fed_avg':
-    same &= baselines['clipping_norm'].eq(run['clipping_norm'])
-  if run['row']:
-    # Published runs are compared by name: two rows can have the same runs.
-    by_name = baselines['names'].eq(_names(run, algorithm))
-    same = same.where(baselines['row'].eq(''), by_name)
-  found, title = baselines[same], ALGORITHMS[algorithm].title
+  """The run of an algorithm that a run is compared with, or why there is none.
+
+  Of several runs of a setting, it is one with the same threshold, and of these
+  one without variants.
+  """
+  found = table[
+    table['algorithm'].eq(algorithm) & table['setting'].eq(run['setting'])
+  ]
+  for key, value in (('clipping_norm', run['clipping_norm']), ('variants', '')):
+    preferred = found[found[key] == value]
+    found = preferred if len(preferred) else found
+  title = ALGORITHMS[algorithm].title
   if found.empty:
     return None, f'no {title} run of the same setting'
   # Two that could both be meant are never averaged nor chosen from.
@@ -491,20 +489,6 @@ def _partner(
     if not partial['is_complete']:
       return None, f'{partial.name} is not finished'
   return found.index[0], ''
-
-
-def _names(run: pd.Series, algorithm: str) -> str:
-  """The names of a published run with another algorithm.
-
-  It has the variants of `run` but those that are of other algorithms.
-  """
-  kept = (
-    name
-    for name in run['variants'].split(',')
-    if name and algorithm in VARIANTS.get(name, (algorithm,))
-  )
-  same = ('task', 'partition', 'examples_per_client', 'model', 'scale', 'seed')
-  return json.dumps([*(str(run[key]) for key in same), *kept])
 
 
 def _at_equal_path(run: Mapping[str, Any], plain: Mapping[str, Any]) -> float:

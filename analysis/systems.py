@@ -4,28 +4,28 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
 from analysis import experiments, stats
 from analysis.tables import Evidence, cells
 
-# How cohorts are drawn, and the noise, by what else is changed.
+# How cohorts are drawn, and the noise, by algorithm and what else is changed.
 _MECHANISMS = {
-  '': 'Poisson, independent',
-  'pld': 'Poisson, independent',
-  'threshold': 'Poisson, independent, c paid for',
-  'pld,threshold': 'Poisson, independent, c paid for',
-  'random_allocation': 'a secret round each epoch, independent',
-  'random_allocation,threshold': (
+  'dp_fed_avg': 'Poisson, independent',
+  'dp_fed_avg,pld': 'Poisson, independent',
+  'dp_fed_avg,threshold': 'Poisson, independent, c paid for',
+  'dp_fed_avg,random_allocation': 'a secret round each epoch, independent',
+  'dp_fed_avg,random_allocation,threshold': (
     'a secret round each epoch, independent, c paid for'
   ),
-  'paper_sampling': 'fixed P, charged as Poisson (the paper)',
-  'fixed_size': 'fixed P, independent',
-  'fixed_size,pld': 'fixed P, independent',
-  'banded': 'in turns, banded',
-  'blt': 'in turns, BLT',
+  'dp_fed_avg,paper_sampling': 'fixed P, charged as Poisson (the paper)',
+  'dp_fed_avg,fixed_size': 'fixed P, independent',
+  'dp_fed_avg,fixed_size,pld': 'fixed P, independent',
+  'dp_fed_avg,banded': 'in turns, banded',
+  'dp_fed_avg,blt': 'in turns, BLT',
 }
 
 # What is compared on which data: their name and the scale.
@@ -42,12 +42,12 @@ _EXAMPLE = 'an example'
 # The name of a system, what its ε protects, and from whom; by algorithm and
 # what else is changed, in the order of the table.
 _SYSTEMS = {
-  ('fed_avg', ''): ('FedAvg', *_NOBODY),
-  ('ce_fed_avg', ''): ('CE-FedAvg', *_NOBODY),
+  'fed_avg': ('FedAvg', *_NOBODY),
+  'ce_fed_avg': ('CE-FedAvg', *_NOBODY),
+  'dp_fed_avg': ('DP-FedAvg, Poisson', *_CLIENT),
   **{
-    ('dp_fed_avg', way): (f'DP-FedAvg, {title}', *_CLIENT)
+    f'dp_fed_avg,{way}': (f'DP-FedAvg, {title}', *_CLIENT)
     for way, title in {
-      '': 'Poisson',
       'pld': 'Poisson, by pld',
       'random_allocation': 'random allocation',
       'fixed_size,pld': 'fixed P',
@@ -60,15 +60,11 @@ _SYSTEMS = {
       'distributed': 'noise at the clients, in integers (D2P-Fed)',
     }.items()
   },
-  ('dp_model_clipping_fed_avg', 'half_model_norm'): (
-    'model clipping',
-    *_CLIENT,
-  ),
-  ('local_dp_fed_avg', ''): ('local DP', 'a client', _SERVER),
-  ('dp_steps_fed_avg', ''): ('noise in each local step', _EXAMPLE, _SERVER),
-  ('dp_fed_avg', 'dp_sgd'): ('DP-SGD', _EXAMPLE, _READERS),
+  'dp_model_clipping_fed_avg,half_model_norm': ('model clipping', *_CLIENT),
+  'local_dp_fed_avg': ('local DP', 'a client', _SERVER),
+  'dp_steps_fed_avg': ('noise in each local step', _EXAMPLE, _SERVER),
+  'dp_fed_avg,dp_sgd': ('DP-SGD', _EXAMPLE, _READERS),
 }
-
 
 _MECHANISM_COLUMNS = {
   'data': ('data', ''),
@@ -77,15 +73,15 @@ _MECHANISM_COLUMNS = {
   'accountant': ('accountant', ''),
   'ε': ('target_epsilon', 'g'),
   'z': ('noise_multiplier', '.3f'),
-  'accuracy (%)': ('accuracy', '±'),
-  'drop from CE-FedAvg': ('drop', '±'),
+  'accuracy (%)': ('accuracy', ''),
+  'drop from CE-FedAvg': ('drop', ''),
 }
 _SYSTEM_COLUMNS = {
   'data': ('data', ''),
   'T': ('num_rounds', ''),
   'system': ('title', ''),
   'ε': ('target_epsilon', 'g'),
-  'accuracy (%)': ('accuracy', '±'),
+  'accuracy (%)': ('accuracy', ''),
   'protects': ('protects', ''),
   'against': ('against', ''),
   'neighbours': ('neighbours', ''),
@@ -104,19 +100,14 @@ def mechanisms(found: Evidence) -> pd.DataFrame:
   A row for each row of the paper, scale, ε that is aimed at and way that was
   run, where more than one way was.
   """
-  table = found.rows
-  table = table.assign(way=_without_budget(table))
-  table = table[
-    table['algorithm'].eq('dp_fed_avg')
-    & table['row'].ne('')
-    & table['way'].isin([*_MECHANISMS])
-  ]
-  several = table.groupby(['row', 'scale'])['way'].transform('nunique') > 1
-  table = table.assign(
-    place=table['way'].map([*_MECHANISMS].index),
-    title=table['way'].map(_MECHANISMS),
-  )[several]
-  lines = _over_seeds(table, ['row', 'target_epsilon', 'num_rounds', 'place'])
+  table = found.rows.assign(way=_in_order(found.rows, _MECHANISMS))
+  table = table[table['row'].ne('') & table['way'].notna()]
+  ways = table.groupby(['row', 'scale'])['way']
+  lines = _over_seeds(
+    table[ways.transform('nunique') > 1],
+    ['row', 'target_epsilon', 'num_rounds', 'way'],
+  )
+  lines['title'] = lines['way'].map(_MECHANISMS)
   return cells(lines, _MECHANISM_COLUMNS)
 
 
@@ -132,26 +123,18 @@ def systems(found: Evidence) -> pd.DataFrame:
   """
   table = found.found.table
   names = table['row'].str.extract('mlp_([a-z0-9]+)_(.*)')
-  ways = _without_budget(table).str.removesuffix('_cifar10')
+  scales = names[0].map({name: scale for name, (_, scale) in _DATA.items()})
   table = table.assign(
-    of_data=names[0],
-    key=list(zip(table['algorithm'], ways, strict=True)),
+    of_data=pd.Categorical(names[0], [*_DATA]),
+    system=_in_order(table, _SYSTEMS),
     budget=table['target_epsilon'].fillna(0),
-  )[
-    table['is_complete']
-    & names[1].isin(_CLIENTS)
-    & table['scale'].eq(names[0].map(lambda it: _DATA.get(it, ('', ''))[1]))
-  ]
-  table = table[table['key'].isin([*_SYSTEMS])]
-  table = table.assign(
-    place=table['key'].map([*_SYSTEMS].index),
-    data_place=table['of_data'].map([*_DATA].index),
-  )
-  lines = _over_seeds(table, ['data_place', 'budget', 'place'])
-  for place, name in enumerate(('title', 'protects', 'against')):
-    lines[name] = [_SYSTEMS[key][place] for key in lines['key']]
+  )[table['is_complete'] & names[1].isin(_CLIENTS) & table['scale'].eq(scales)]
+  lines = _over_seeds(table, ['of_data', 'budget', 'system'])
   is_distributed = lines['aggregation'] == 'distributed'
-  lines = lines.assign(
+  told = pd.DataFrame.from_dict(
+    _SYSTEMS, 'index', columns=['title', 'protects', 'against']
+  )
+  lines = lines.join(told, on='system').assign(
     data=[_DATA[name][0] for name in lines['of_data']],
     neighbours=lines['relation'].str.replace('_', '-'),
     bits=lines.get('sum_bits', is_distributed).where(is_distributed, 32),
@@ -161,13 +144,24 @@ def systems(found: Evidence) -> pd.DataFrame:
   return cells(lines, _SYSTEM_COLUMNS)
 
 
+def _in_order(table: pd.DataFrame, ways: Mapping[str, Any]) -> pd.Categorical:
+  """The algorithm and the variants of runs, but another ε, in an order.
+
+  It is missing for runs that are none of `ways`.
+  """
+  variants = table['variants'].str.replace('smooth_cifar10', 'smooth')
+  variants = variants.str.replace('epsilon_5', '').str.strip(',')
+  names = (table['algorithm'] + ',' + variants).str.strip(',')
+  return pd.Categorical(names, [*ways])
+
+
 def _over_seeds(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
   """The first run of each group, in the order of the keys, and its figures.
 
   `accuracy` and `drop` from CE-FedAvg are `Estimate`s; `seeds` is the number of
   runs.
   """
-  groups = [part for _, part in table.groupby([*keys])]
+  groups = [part for _, part in table.groupby([*keys], observed=True)]
   firsts = pd.DataFrame(
     [part.iloc[0] for part in groups], columns=table.columns
   )
@@ -175,13 +169,6 @@ def _over_seeds(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     accuracy=[stats.estimate(part['final_score']) for part in groups],
     drop=[stats.estimate(part['dp_drop']) for part in groups],
     seeds=[len(part) for part in groups],
-  )
-
-
-def _without_budget(table: pd.DataFrame) -> pd.Series:
-  """The variants of runs but that of another ε."""
-  return table['variants'].map(
-    lambda names: ','.join(x for x in names.split(',') if x != 'epsilon_5')
   )
 
 
@@ -201,15 +188,16 @@ def systems_by_budget(found: Evidence) -> pd.DataFrame:
   is_private = table['ε'] != stats.MISSING
   budgets = table.loc[is_private, ['data', 'ε']].drop_duplicates()
   plain = table[~is_private].drop(columns='ε').merge(budgets)
-  keys = ['system', 'protects', 'neighbours', 'accountant']
   each = pd.concat([plain, table[is_private]])
   columns = each['data'] + ', ε = ' + each['ε'] + ' (%)'
-  wide = each.assign(column=columns).set_index([*keys, 'column'])
-  wide = wide['accuracy (%)'].unstack()[columns.unique()]
-  wide = wide.fillna(stats.MISSING).rename_axis(columns=None).reset_index()
-  titles = [title for title, _, _ in _SYSTEMS.values()]
-  places = wide['system'].map(titles.index)
-  return wide.iloc[places.argsort(kind='stable')]
+  titles = pd.Categorical(each['system'], [it for it, *_ in _SYSTEMS.values()])
+  wide = each.assign(column=columns, system=titles).pivot(
+    index=['system', 'protects', 'neighbours', 'accountant'],
+    columns='column',
+    values='accuracy (%)',
+  )
+  wide = wide[columns.unique()].fillna(stats.MISSING)
+  return wide.rename_axis(columns=None).reset_index()
 
 
 def _noise_over_norm(run: pd.Series) -> float:

@@ -59,30 +59,19 @@ class Comparison:
     return f'{statistics.median(self.results[side]["seconds"]):.3f}'
 
   def describe_ratio(self, side: str, of: str) -> str:
-    """Returns the ratio of two sides; nothing if there is none.
+    """Returns the quartiles of the ratio of two sides, turn by turn.
 
     Args:
       side: What takes the seconds.
-      of: What they are divided by.
+      of: What they are divided by; there is no text where it is the same, or
+        one of the two has no result.
     """
     if side == of or not {side, of} <= self.results.keys():
       return ''
-    pairs = [self.results[each]['seconds'] for each in (side, of)]
-    low, median, high = pair_by_pair(*pairs)
+    seconds = (self.results[each]['seconds'] for each in (side, of))
+    pairs = [one / other for one, other in zip(*seconds, strict=True)]
+    low, median, high = statistics.quantiles(pairs, n=4, method='inclusive')
     return f'{median:.2f} ({low:.2f} to {high:.2f})'
-
-
-def pair_by_pair(
-  seconds: Sequence[float], base: Sequence[float]
-) -> list[float]:
-  """Returns the quartiles of the ratios of two sides of the same turns.
-
-  Args:
-    seconds: What is divided, at least two.
-    base: As many, by which it is divided.
-  """
-  pairs = [one / other for one, other in zip(seconds, base, strict=True)]
-  return statistics.quantiles(pairs, n=4, method='inclusive')
 
 
 def compare(sides: Mapping[str, Side], *, num_rounds: int) -> Comparison:

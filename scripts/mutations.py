@@ -45,15 +45,8 @@ def _is_found(mutation: dict[str, str], folder: pathlib.Path) -> bool:
   try:
     code = subprocess.run(
       [
-        sys.executable,
-        '-m',
-        'pytest',
-        '-q',
-        '-x',
-        '-p',
-        'no:cacheprovider',
-        '-m',
-        'not slow',
+        *(sys.executable, '-m', 'pytest', '-q', '-x'),
+        *('-p', 'no:cacheprovider', '-m', 'not slow'),
         *mutation['tests'].split(),
       ],
       cwd=folder,

@@ -10,10 +10,8 @@ TensorBoard logs, ledgers and the trained model stay behind.
 import gzip
 import io
 import json
-import math
 import pathlib
 import sys
-from collections.abc import Mapping
 
 import pandas as pd
 
@@ -21,15 +19,21 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 from analysis import runs as run_files
 
-# The last one is of two runs, and nothing reads it.
-_UPDATE_COLUMNS = ('t', *run_files.UPDATE_COLUMNS, 'expected_norm')
+# The columns of each table but `run`, and those that count. Two runs alone have
+# `expected_norm`.
+_TABLES = (
+  (run_files.METRIC_COLUMNS, ('round_num', 'num_clients')),
+  (('t', *run_files.UPDATE_COLUMNS, 'expected_norm'), ('t',)),
+)
 
 
 def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
-  """Adds the finished runs and the searches of a folder; returns their names.
+  """Adds the finished runs of a folder; returns their names.
+
+  The same runs give the same bytes.
 
   Args:
-    source: A folder of run folders, and of sweeps in `search/`.
+    source: A folder of run folders.
     target: The folder of the published runs.
 
   Raises:
@@ -46,90 +50,38 @@ def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
         f'`source` must hold runs that are whole, found in {name}: '
         f'{"; ".join(run.notes)}.'
       )
-  searches = {
-    folder.name: _read_search(folder).assign(search=folder.name)
-    for folder in sorted(source.glob('search/*/'))
-  }
-  runs: dict[str, run_files.Run] = {}
-  if (target / run_files.RESULT_FILES[0]).is_file():
-    runs, before = run_files.read_published(target)
-    searches = dict(iter(before.groupby('search'))) | searches
-  if not runs | found:
+  if not found:
     raise ValueError(f'`source` must hold finished runs, found none: {source}.')
-  no_search = pd.DataFrame(columns=['search'])
-  write(runs | found, pd.concat([*searches.values()] or [no_search]), target)
+  target.mkdir(parents=True, exist_ok=True)
+  path, *paths = (target / name for name in run_files.RESULT_FILES)
+  lines = {name: _line(name, run) for name, run in found.items()}
+  tables = [
+    [getattr(run, kind).assign(run=name) for name, run in found.items()]
+    for kind in ('rounds', 'updates')
+  ]
+  if path.is_file():
+    before = path.read_text(encoding='utf-8').splitlines()
+    lines = {json.loads(line)['name']: line for line in before} | lines
+    for own, file in zip(tables, paths, strict=True):
+      table = pd.read_csv(file, float_precision='round_trip')
+      own.append(table[~table['run'].isin(found)])
+  text = ''.join(f'{line}\n' for _, line in sorted(lines.items()))
+  path.write_text(text, encoding='utf-8')
+  for own, file, (columns, counts) in zip(tables, paths, _TABLES, strict=True):
+    # An empty one would change the types of the others.
+    table = pd.concat([each for each in own if len(each)] or own[:1])
+    table = table.reindex(columns=['run', *columns])
+    table = table.astype(dict.fromkeys(counts, 'Int64'))
+    _write_csv(table.sort_values('run', kind='stable'), file)
   return [*found]
 
 
-def _read_search(folder: pathlib.Path) -> pd.DataFrame:
-  """Returns a row for each run of a sweep over learning rates."""
-  rows = []
-  for path in sorted(folder.glob('*/result.json')):
-    run = run_files.read_folder(path.parent)
-    accuracy, loss = (
-      run.rounds[column].dropna() for column in ('test_accuracy', 'test_loss')
-    )
-    rate = run.config['experiment']['client_learning_rate']
-    rows.append(
-      {
-        'client_learning_rate': rate,
-        'status': json.loads(path.read_text())['reason'],
-        'rounds': int(run.rounds['round_num'].iloc[-1]),
-        'final_accuracy': _last(accuracy),
-        'best_accuracy': accuracy.max(),
-        'final_loss': _last(loss),
-        'seconds_per_round': run.rounds['round_seconds'].median(),
-      }
-    )
-  return pd.DataFrame(rows)
-
-
-def write(
-  runs: Mapping[str, run_files.Run],
-  searches: pd.DataFrame,
-  directory: pathlib.Path,
-) -> None:
-  """Writes runs, by name; the same runs give the same bytes.
-
-  Args:
-    runs: The runs, by name; at least one.
-    searches: The rows of each search for a learning rate, see `_read_search`,
-      with the column `search`.
-    directory: Where the files go.
-  """
-  directory.mkdir(parents=True, exist_ok=True)
-  text, *paths = (directory / name for name in run_files.RESULT_FILES)
-  ordered = dict(sorted(runs.items()))
-  lines = []
-  for name, run in ordered.items():
-    more = {'privacy': run.privacy, 'audits': run.audits, **run.rest}
-    line = {'name': name, 'config': run.config}
-    line |= {key: value for key, value in more.items() if value}
-    lines.append(json.dumps(line, ensure_ascii=False) + '\n')
-  text.write_text(''.join(lines), encoding='utf-8')
-  for path, columns, counts, tables in (
-    (
-      paths[0],
-      run_files.METRIC_COLUMNS,
-      ['round_num', 'num_clients'],
-      [run.rounds.assign(run=name) for name, run in ordered.items()],
-    ),
-    (
-      paths[1],
-      _UPDATE_COLUMNS,
-      ['t'],
-      [run.updates.assign(run=name) for name, run in ordered.items()],
-    ),
-  ):
-    # An empty one would change the types of the others.
-    table = pd.concat([each for each in tables if len(each)] or tables[:1])
-    table = table.reindex(columns=['run', *columns])
-    _write_csv(table.astype(dict.fromkeys(counts, 'Int64')), path)
-  _write_csv(searches.sort_values('search', kind='stable'), paths[2])
-
-
-def _last(values: pd.Series) -> float:
-  return float(values.iloc[-1]) if len(values) else math.nan
+def _line(name: str, run: run_files.Run) -> str:
+  """A run as a line of JSON."""
+  line = {'name': name, 'config': run.config}
+  more = {'privacy': run.privacy, 'audits': run.audits}
+  line |= {key: value for key, value in more.items() if value}
+  return json.dumps(line, ensure_ascii=False)
 
 
 def _write_csv(table: pd.DataFrame, path: pathlib.Path) -> None:

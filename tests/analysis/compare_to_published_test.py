@@ -32,34 +32,32 @@ def test_limit_is_the_prediction_interval_of_three_seeds(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('accuracy', 'within'), [(0.95, True), (0.901, True), (0.899, False)]
+  ('published', 'run', 'is_within'),
+  [
+    ((0.94, 0.95, 0.96), dict(accuracy=0.901), True),
+    ((0.94, 0.95, 0.96), dict(accuracy=0.899), False),
+    # A point from one published seed.
+    ((0.95,), dict(accuracy=0.9401), True),
+    ((0.95,), dict(accuracy=0.9399), False),
+    # Nothing is published of another setting or algorithm.
+    ((0.95,), dict(accuracy=0.95, local_steps=3), False),
+    ((0.95,), dict(accuracy=0.95, algorithm='ce_fed_avg'), False),
+    # It is not finished.
+    ((0.95,), dict(accuracy=0.95, num_rounds=2), False),
+  ],
 )
-def test_run_within_the_limit_repeats_the_figure(tmp_path, accuracy, within):
-  published = _published(tmp_path, 0.94, 0.95, 0.96)
-  found = _compare(published, _run(tmp_path / 'run', accuracy))
-  assert found['is_within'].to_list() == [within]
-
-
-def test_other_settings_and_algorithms_are_not_compared(tmp_path):
-  published = _published(tmp_path, 0.95)
+def test_a_run_of_the_same_setting_within_the_limit_repeats_the_figure(
+  tmp_path, published, run, is_within
+):
   found = _compare(
-    published,
-    _run(tmp_path / 'steps', 0.95, local_steps=3),
-    _run(tmp_path / 'ce', 0.95, algorithm='ce_fed_avg'),
+    _published(tmp_path, *published, num_rounds=1),
+    _run(tmp_path / 'run', **run),
   )
-  assert found['published'].isna().all()
-  assert not found['is_within'].any()
+  assert found['is_within'].to_list() == [is_within]
 
 
 def test_threshold_of_another_seed_is_the_same_setting(tmp_path):
-  published = _published(
-    tmp_path, 0.95, algorithm='ce_fed_avg', clipping_norm=2.0
-  )
-  run = _run(tmp_path / 'run', 0.95, algorithm='ce_fed_avg', clipping_norm=2.1)
+  clipped = dict(algorithm='ce_fed_avg')
+  published = _published(tmp_path, 0.95, clipping_norm=2.0, **clipped)
+  run = _run(tmp_path / 'run', 0.95, clipping_norm=2.1, **clipped)
   assert _compare(published, run)['is_within'].all()
-
-
-def test_unfinished_run_repeats_nothing(tmp_path):
-  published = _published(tmp_path, 0.95, num_rounds=1)
-  run = _run(tmp_path / 'run', 0.95, num_rounds=2)
-  assert not _compare(published, run)['is_within'].any()

@@ -199,24 +199,13 @@ def test_an_average_beyond_the_clients_is_marked_and_sets_no_scale(read_runs):
   titles = figures.scatter_titles(found.table, 16)
   (panels,) = figures.scatter(found, [(titles, 16)])
   plain, own = _draw(*panels)
-  # Each by its clients; another aggregator has a scale of its own.
-  assert plain.get_ylim()[1] == pytest.approx(1.08 * 3.0)
-  assert own.get_ylim()[1] == pytest.approx(1.08 * 2.0)
+  # One scale, by the clients.
+  assert plain.get_ylim() == own.get_ylim() == (0.0, pytest.approx(1.08 * 3.0))
   assert _lines(own)['average, beyond the scale: 10.6'] == (
     [70.0],
     [own.get_ylim()[1]],
   )
   assert 'average' in _lines(plain)
-
-
-def test_threshold_is_not_guessed_where_there_are_several(read_runs):
-  found = read_runs(
-    fed_avg=dict(updates=_UPDATES),
-    a=dict(algorithm='ce_fed_avg', clipping_norm=1.0),
-    b=dict(algorithm='ce_fed_avg', clipping_norm=2.0),
-  )
-  (ax,) = _scatter(found, [16])
-  assert 'threshold c' not in _lines(ax)
 
 
 def test_the_scatter_of_a_report_is_of_one_seed_in_three_rounds(read_runs):

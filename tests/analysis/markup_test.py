@@ -41,7 +41,7 @@ def test_pictures_have_an_alt_text_their_size_and_a_caption(tmp_path):
     for name, caption in (('a.png', 'One "a".'), ('b.png', 'Two.'))
   )
   text = markup.to_html(f'# T\n\n{drawn}\n\nEnd.\n', tmp_path)
-  assert re.findall(r'<div class="figures columns-(\d)">', text) == ['2']
+  assert text.count('<div class="figures">') == 1
   first, second = re.findall(r'<figure.*?</figure>', text, flags=re.DOTALL)
   assert 'alt="One &quot;a&quot;." width="550" height="344"' in first
   assert first.endswith('<figcaption>One "a".</figcaption></figure>')

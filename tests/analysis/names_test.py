@@ -120,3 +120,17 @@ def test_runs_of_a_setting_are_ordered_by_algorithm_and_value(read_runs):
     g=dict(),
   ).table
   assert names.ordered(table).index.to_list() == list('gfedcba')
+
+
+@pytest.mark.parametrize(
+  'changes', [dict(noise_clients_per_round=80), dict(sampling='paper')]
+)
+def test_a_name_claims_no_epsilon_that_does_not_hold(read_runs, changes):
+  simulated = dict(algorithm='dp_fed_avg') | changes
+  table = read_runs(
+    low=simulated | dict(target_epsilon=1.5),
+    high=simulated | dict(target_epsilon=5.0),
+  ).table
+  told = names.run_names(table)
+  assert len(set(told)) == 2
+  assert not any(', ε' in each for each in told), told

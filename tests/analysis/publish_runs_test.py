@@ -3,13 +3,14 @@
 import gzip
 import pathlib
 import re
+import shutil
 
 import pandas as pd
 import pytest
 
 from analysis import runs as run_files
 from analysis import stats
-from scripts.publish_runs import publish, write
+from scripts.publish_runs import publish
 from tests.analysis import run_folders
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -30,8 +31,6 @@ def _write(root):
   ]
   for folder in folders:
     (folder / 'result.json').write_text('{}')
-  tried = run_folders.write_run(root / 'search' / 'mlp_mnist' / 'rate=0.1')
-  (tried / 'result.json').write_text('{"reason": "finished"}')
   return folders
 
 
@@ -48,10 +47,6 @@ def test_published_runs_are_those_of_the_folders(tmp_path):
       # The published updates have a column more, which nothing reads.
       shown = getattr(found.runs[name], table)[[*of_folder]]
       pd.testing.assert_frame_equal(shown, of_folder, check_dtype=False)
-  _, searches = run_files.read_published(tmp_path / 'out')
-  assert searches['search'].to_list() == ['mlp_mnist']
-  assert searches['status'].to_list() == ['finished']
-  assert searches['final_accuracy'].notna().all()
 
 
 def test_publishing_adds_and_replaces_and_gives_the_same_bytes(tmp_path):
@@ -61,12 +56,13 @@ def test_publishing_adds_and_replaces_and_gives_the_same_bytes(tmp_path):
   _write(tmp_path / 'runs')
   publish(tmp_path / 'runs', tmp_path / 'out')
   before = published_bytes()
-  assert len(before) == 4
+  assert len(before) == 3
   publish(tmp_path / 'runs', tmp_path / 'out')
   assert published_bytes() == before
   other = run_folders.write_run(tmp_path / 'more' / 'other')
-  publish(tmp_path / 'more', tmp_path / 'out')
   # It is not finished.
+  with pytest.raises(ValueError, match='finished runs, found none'):
+    publish(tmp_path / 'more', tmp_path / 'out')
   assert published_bytes() == before
   (other / 'result.json').write_text('{}')
   publish(tmp_path / 'more', tmp_path / 'out')
@@ -82,7 +78,7 @@ def test_a_run_that_is_damaged_is_not_published(tmp_path):
     publish(tmp_path / 'runs', tmp_path / 'out')
 
 
-def test_runs_without_updates_and_searches_are_published(tmp_path):
+def test_runs_without_updates_are_published(tmp_path):
   with pytest.raises(ValueError, match='finished runs, found none'):
     publish(tmp_path / 'runs', tmp_path / 'out')
   run = run_folders.write_run(tmp_path / 'runs' / 'run')
@@ -105,8 +101,12 @@ def test_published_files_name_no_folder_of_the_machine():
 
 
 def test_what_nothing_reads_is_kept_when_runs_are_added(tmp_path):
-  runs, searches = run_files.read_published(_ROOT / 'results')
-  write(runs, searches, tmp_path)
-  for name in ('runs.jsonl', 'updates.csv.gz'):
-    before = (_ROOT / 'results' / name).read_bytes()
-    assert (tmp_path / name).read_bytes() == before
+  for name in run_files.RESULT_FILES:
+    shutil.copy(_ROOT / 'results' / name, tmp_path)
+  run = run_folders.write_run(tmp_path / 'runs' / 'zzz')
+  (run / 'result.json').write_text('{}')
+  publish(tmp_path / 'runs', tmp_path)
+  before = (_ROOT / 'results' / 'runs.jsonl').read_bytes()
+  assert (tmp_path / 'runs.jsonl').read_bytes().startswith(before)
+  before = (_ROOT / 'results' / 'updates.csv.gz').read_bytes()
+  assert (tmp_path / 'updates.csv.gz').read_bytes() == before

@@ -7,7 +7,7 @@ import re
 import pytest
 from matplotlib import figure
 
-from analysis import figures, names, report, stats
+from analysis import figures, report, stats
 from analysis.runs import CLIENT_METRICS
 from tests.analysis import run_folders
 from tests.privacy.ledgers import PLAN
@@ -128,12 +128,6 @@ def test_what_is_missing_is_named(read_runs, tmp_path):
   assert 'Updates are not recorded: DP-FedAvg, seed 0; FedAvg, seed 1.' in text
 
 
-def test_sections_without_runs_are_left_out(write):
-  text = write(fed_avg={}, ce_fed_avg=dict(algorithm='ce_fed_avg'))
-  headings = re.findall(r'^##+ (.*)', text, flags=re.MULTILINE)
-  assert headings == ['By round', 'Run by run', 'What is missing']
-
-
 def test_the_answer_comes_first_and_is_over_seeds(write):
   seeds = {
     f'{algorithm}_{seed}': dict(
@@ -164,67 +158,188 @@ def test_the_answer_comes_first_and_is_over_seeds(write):
   assert 'Figures are means over 1 or 3 seeds' in text
 
 
-def test_many_results_are_told_by_the_best(write):
-  text = write(
-    **{
-      f'rate_{rate}': dict(client_learning_rate=rate, accuracies=(0.1, rate))
-      for rate in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
-    }
-  )
-  assert (
-    '**Of 7 algorithms and settings, FedAvg, η_l = 0.7 has the best test '
-    'accuracy, 70.00 %; chosen on the test data, that is an optimistic '
-    'figure.**'
-  ) in text
-  # They share a panel, by what they differ in.
-  assert text.count('.png)') == 1
+def _private(**privacy):
+  return dict(PRIVATE, privacy=PRIVACY | privacy)
 
 
-def test_a_metric_of_which_less_is_better(write, tmp_path):
-  runs = {
-    name: run_folders.write_run(
-      tmp_path / name,
-      algorithm=name,
-      metric=('mean_absolute_error', 'min'),
-      accuracies=(8.0, last, last + 1),
-    )
-    for name, last in (('fed_avg', 1.5), ('ce_fed_avg', 2.0))
-  }
-  found = stats.read_folders([*runs.values()])
-  text = report.write_report(found, tmp_path / 'out').read_text()
-  assert '| Test mean absolute error | worse than FedAvg by |' in text
-  assert '| CE-FedAvg | 3.000 | 0.500 |' in text
-  assert 'CE-FedAvg: 3.000, 0.500 worse than FedAvg' in text
-  assert 'test_mean_absolute_error_by_round_mlp' in text
-  assert 'ccuracy' not in text
-  assert '%' not in text
+_LOSS = dict(metric=('loss', 'min'))
+_ERROR = dict(metric=('mean_absolute_error', 'min'))
+_ADAPTIVE = 'The noise multiplier is that of both together.'
+_COST = 'The clipping norm comes from a: epsilon 1.5 of it is spent too.'
+_SIMULATED = dict(algorithm='dp_fed_avg', noise_clients_per_round=80)
+_WARNING = 'Do not publish this report as a whole.'
+_SPLIT = '4 clients, 20 to 777 examples'
 
 
-def test_other_metrics_stand_beside_the_one_that_decides(write):
-  text = write(
-    a=dict(metrics={'test_recall': 0.25, 'test_top_5_accuracy': 0.75}),
-    b=dict(model='alexnet'),
-  )
-  heads = '| Test recall | Test top 5 accuracy (%) |'
-  assert heads in text
-  runs = text[text.index('## Run by run') : text.index('## What is missing')]
-  assert ' | 0.2500 | 75.00 | ' in runs
-  assert ' | – | – | ' in runs
-  assert 'nan' not in runs
-
-
-def test_a_seed_without_a_finite_figure_is_no_part_of_the_mean(write):
-  metric = ('loss', 'min')
-  text = write(
-    a=dict(accuracies=(9.0, 2.0), metric=metric),
-    b=dict(accuracies=(9.0, float('inf')), metric=metric, seed=1),
-    c=dict(algorithm='ce_fed_avg', accuracies=(9.0, 4.0), metric=metric),
-    d=dict(
-      algorithm='ce_fed_avg', accuracies=(9.0, 5.0), metric=metric, seed=1
+@pytest.mark.parametrize(
+  ('runs', 'said', 'unsaid'),
+  [
+    # Many results are told by the best; sections without runs are left out.
+    (
+      {
+        f'{rate}': dict(client_learning_rate=rate, accuracies=(0.1, rate))
+        for rate in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+      },
+      [
+        '**Of 7 algorithms and settings, FedAvg, η_l = 0.7 has the best test '
+        'accuracy, 70.00 %; chosen on the test data, that is an optimistic '
+        'figure.**'
+      ],
+      ['## Privacy', '## By ε', '## Norms', '## Audits'],
     ),
-  )
-  assert '| FedAvg | 1 | 2.000 | – |' in text
-  assert '| CE-FedAvg | 2 | 4.500 | 2.000 |' in text
+    # A metric of which less is better.
+    (
+      dict(
+        a=dict(_ERROR, accuracies=(8.0, 1.5, 2.5)),
+        b=dict(_ERROR, algorithm='ce_fed_avg', accuracies=(8.0, 2.0, 3.0)),
+      ),
+      [
+        '| Test mean absolute error | worse than FedAvg by |',
+        '| CE-FedAvg | 3.000 | 0.500 |',
+        'CE-FedAvg: 3.000, 0.500 worse than FedAvg',
+        'test_mean_absolute_error_by_round_mlp',
+      ],
+      ['ccuracy', '%'],
+    ),
+    # Metrics that do not decide.
+    (
+      dict(
+        a=dict(metrics={'test_recall': 0.25, 'test_top_5_accuracy': 0.75}),
+        b=dict(model='alexnet'),
+      ),
+      [
+        '| Test recall | Test top 5 accuracy (%) |',
+        ' | 0.2500 | 75.00 | ',
+        ' | – | – | ',
+      ],
+      ['nan'],
+    ),
+    # A seed without a finite figure is no part of the mean.
+    (
+      dict(
+        a=dict(_LOSS, accuracies=(9.0, 2.0)),
+        b=dict(_LOSS, accuracies=(9.0, float('inf')), seed=1),
+        c=dict(_LOSS, accuracies=(9.0, 4.0), algorithm='ce_fed_avg'),
+      ),
+      ['| FedAvg | 2.000 | – |', '| CE-FedAvg | 4.000 | 2.000 |'],
+      [],
+    ),
+    # A split that differs by seed is that of a run.
+    (
+      {
+        f'{seed}': dict(seed=seed, partition_summary=f'{100 + seed} examples')
+        for seed in (0, 1)
+      },
+      ['Partition of FedAvg, seed 0: 100 examples.'],
+      ['share their initial'],
+    ),
+    (
+      dict(a=dict(partition_summary=_SPLIT, model_seed=0)),
+      [f'Partition: {_SPLIT}.'],
+      ['Partition of', 'share their initial'],
+    ),
+    # How many examples the clients have is no part of a private report.
+    (
+      dict(
+        private=dict(
+          PRIVATE,
+          partition_summary=_SPLIT,
+          metrics=dict.fromkeys(CLIENT_METRICS, ''),
+        )
+      ),
+      ['| 1.5 | holds |'],
+      ['777'],
+    ),
+    # Seeds that share an initial model.
+    (
+      {f'{seed}': dict(seed=seed, model_seed=0) for seed in (0, 1)},
+      ['The seeds of FedAvg share their initial model'],
+      [],
+    ),
+    # An ε, with what it holds for.
+    (
+      dict(a=PRIVATE),
+      ['| 1.5 | holds |', '(ε = 1.5, and the guarantee holds)'],
+      ['No guarantee', _WARNING],
+    ),
+    (
+      dict(a=_private(caveats=['the noise is known'])),
+      ['| 1.5 | no |', 'No guarantee as it was run: the noise is known.'],
+      [],
+    ),
+    (
+      dict(a=_private(sampling='paper', actual_epsilon=6.5)),
+      ['| 6.5 (the paper’s: 1.5) | holds |'],
+      ['No guarantee'],
+    ),
+    # Not as one for clients.
+    (
+      dict(a=_private(unit='example')),
+      [
+        '| 1.5 for examples | holds |',
+        '(ε = 1.5 for examples, and the guarantee holds)',
+      ],
+      ['No guarantee'],
+    ),
+    # An adaptive threshold, and its noise.
+    (
+      dict(
+        fixed=_private(description='A promise.', aggregation=_ADAPTIVE),
+        moving=dict(
+          _private(description='A promise.', aggregation=_ADAPTIVE),
+          clipping='adaptive',
+        ),
+      ),
+      [
+        'A promise.',
+        f'**DP-FedAvg, clipping = adaptive**: {_ADAPTIVE}',
+        '| 1 at first |',
+        '| 1 |',
+      ],
+      [],
+    ),
+    # Exact runs beside a guarantee are not to be published; a broken guarantee
+    # has nothing to lose.
+    (dict(exact=THREE['fed_avg'], private=PRIVATE), [_WARNING], []),
+    (
+      dict(
+        exact=THREE['fed_avg'],
+        private=_private(caveats=['the noise is known']),
+      ),
+      [],
+      [_WARNING],
+    ),
+    (
+      dict(private=PRIVATE, simulated=_SIMULATED),
+      [_WARNING, '| simulated |'],
+      ['privacy.json is missing'],
+    ),
+    # What a threshold has cost.
+    (dict(paid=_private(with_clipping_norm=_COST)), [_COST], []),
+    # Several δ stand in a column; no line is broken at their spaces.
+    (
+      dict(
+        fed_avg=THREE['fed_avg'],
+        a=PRIVATE,
+        b=_private(target_delta=2.5e-4),
+      ),
+      [
+        '| FedAvg | 90.00 | – | – | – | – |',
+        '| 1.5 | 10⁻⁵ | holds |',
+        '| 1.5 | 2.5\xa0·\xa010⁻⁴ | holds |',
+      ],
+      [],
+    ),
+  ],
+)
+def test_what_a_report_says_it_says_once(write, runs, said, unsaid):
+  text = write(**runs)
+  for words in said:
+    assert words in text
+  for words in (_WARNING, _COST, _ADAPTIVE, 'A promise.'):
+    assert text.count(words) <= 1
+  for words in unsaid:
+    assert words not in text
 
 
 @pytest.mark.usefixtures('blank_figures')
@@ -246,19 +361,6 @@ def test_what_private_runs_spent_together_is_said_once(tmp_path):
   assert text.count(told) == 1
   assert text.count('A promise.') == 1
   assert ' '.join(report.summary(found).split()).count(told) == 1
-
-
-def test_a_split_that_differs_by_seed_is_said_to_be_of_a_run(write):
-  seeds = {
-    f'seed{seed}': dict(
-      seed=seed, partition_summary=f'{100 + seed} examples used'
-    )
-    for seed in (0, 1)
-  }
-  sentence = 'Partition of FedAvg, seed 0: 100 examples used.'
-  assert sentence in write(**seeds)
-  sentence = 'Partition: 100 examples used.'
-  assert sentence in write(alone=seeds['seed0'])
 
 
 def test_exact_figures_of_a_private_run_are_labelled(write):
@@ -297,90 +399,6 @@ def test_an_audit_stands_beside_the_claim(write):
   assert '| DP-FedAvg, audit canaries = 100 | 90.00 |' in text
 
 
-@pytest.mark.parametrize(
-  ('privacy', 'cells', 'sentence'),
-  [
-    ({}, '| 1.5 | holds |', '(ε = 1.5, and the guarantee holds)'),
-    (
-      {'caveats': ['the noise is known']},
-      '| 1.5 | no |',
-      'No guarantee as it was run: the noise is known.',
-    ),
-    (
-      {'sampling': 'paper', 'actual_epsilon': 6.5},
-      '| 6.5 (the paper’s: 1.5) | holds |',
-      '',
-    ),
-    # Not as one for clients.
-    (
-      {'unit': 'example'},
-      '| 1.5 for examples | holds |',
-      '(ε = 1.5 for examples, and the guarantee holds)',
-    ),
-  ],
-)
-def test_an_epsilon_is_said_with_what_it_holds_for(
-  write, privacy, cells, sentence
-):
-  text = write(run=dict(PRIVATE, privacy=PRIVACY | privacy))
-  assert cells in text
-  assert sentence in text
-  assert ('No guarantee' in text) == ('caveats' in privacy)
-
-
-def test_an_adaptive_threshold_and_its_noise_are_said_to_be_so(write):
-  aggregation = 'The noise multiplier is that of both together.'
-  privacy = PRIVACY | {'description': 'A promise.', 'aggregation': aggregation}
-  text = write(
-    fixed=dict(PRIVATE, privacy=privacy),
-    moving=dict(PRIVATE, privacy=privacy, clipping='adaptive'),
-  )
-  assert text.count('A promise.') == 1
-  assert text.count(aggregation) == 1
-  assert f'**DP-FedAvg, clipping = adaptive**: {aggregation}' in text
-  assert '| 1 at first |' in text
-  assert '| 1 |' in text
-
-
-def test_exact_runs_beside_a_guarantee_are_not_to_be_published(write):
-  warning = 'Do not publish this report as a whole.'
-  text = write(exact=THREE['fed_avg'], private=dict(PRIVATE))
-  assert text.count(warning) == 1
-  # One without a guarantee has none to lose, and one alone is covered.
-  broken = dict(PRIVATE, privacy=PRIVACY | {'caveats': ['the noise is known']})
-  text = write(other=THREE['fed_avg'], broken=broken)
-  assert warning not in text
-  assert warning not in write(alone=dict(PRIVATE))
-
-
-def test_several_deltas_stand_in_a_column(write):
-  text = write(
-    fed_avg=THREE['fed_avg'],
-    **{
-      name: dict(PRIVATE, privacy=PRIVACY | {'target_delta': delta})
-      for name, delta in (('a', 1e-5), ('b', 2.5e-4))
-    },
-  )
-  assert '| FedAvg | 90.00 | – | – | – | – |' in text
-  assert '| 1.5 | 10⁻⁵ | holds |' in text
-  # Spaces at which no cell ends a line.
-  assert '| 1.5 | 2.5\xa0·\xa010⁻⁴ | holds |' in text
-
-
-def test_how_many_examples_the_clients_have_is_not_of_a_private_report(write):
-  summary = '4 clients, 20 to 777 examples'
-  text = write(open=dict(partition_summary=summary))
-  assert '777' in text
-  text = write(
-    private=dict(
-      PRIVATE,
-      partition_summary=summary,
-      metrics=dict.fromkeys(CLIENT_METRICS, ''),
-    )
-  )
-  assert '777' not in text
-
-
 @pytest.mark.usefixtures('blank_figures')
 def test_runs_of_the_trainer_and_of_a_program_stand_together(
   read_runs, tmp_path
@@ -403,75 +421,9 @@ def test_runs_of_the_trainer_and_of_a_program_stand_together(
   assert 'no FedAvg run' not in text
 
 
-def test_seeds_that_share_an_initial_model_are_said_to(write):
-  note = 'The seeds of CE-FedAvg share their initial model'
-  seeds = {
-    f'{algorithm}_{seed}': dict(
-      algorithm=algorithm,
-      seed=seed,
-      model_seed=0 if algorithm == 'ce_fed_avg' else seed,
-    )
-    for algorithm in ('fed_avg', 'ce_fed_avg')
-    for seed in (0, 1, 2)
-  }
-  assert note in write(**seeds)
-  alone = {'alone': dict(model_seed=0)}
-  assert 'share their initial' not in write(**alone)
-
-
 def test_report_of_no_run_is_refused(tmp_path):
   with pytest.raises(ValueError, match='found none .*: no such folder'):
     report.write_report(
       stats.read_folders([tmp_path / 'absent']), tmp_path / 'out'
     )
   assert not (tmp_path / 'out').exists()
-
-
-def test_what_a_threshold_has_cost_and_a_simulated_noise_are_said(write):
-  cost = 'The clipping norm comes from a: epsilon 1.5 of it is spent too.'
-  text = write(
-    paid=dict(PRIVATE, privacy=PRIVACY | {'with_clipping_norm': cost}),
-    as_eighty=dict(
-      algorithm='dp_fed_avg', noise_clients_per_round=80, mechanism='blt'
-    ),
-  )
-  assert text.count(cost) == 1
-  assert '| simulated |' in text
-  assert 'privacy.json is missing' not in text
-
-
-def test_a_round_that_was_charged_and_not_recorded_counts(tmp_path):
-  # As of a run that has diverged: its ledger has one release more.
-  plan = PRIVACY | {'epsilon': PLAN.epsilon, 'actual_epsilon': None}
-  folder = run_folders.write_run(
-    tmp_path / 'run',
-    **PRIVATE | dict(privacy=plan),
-    metrics={'epsilon': PLAN.epsilon_after(2)},
-  )
-  with PrivacyLedger(folder / 'ledger.jsonl', PLAN) as ledger:
-    for round_num in (1, 2, 3):
-      ledger.charge(round_num, f'{round_num}')
-  found = stats.read_folders([folder])
-  assert found.table['epsilon'].iloc[0] == PLAN.epsilon_after(3)
-
-
-@pytest.mark.parametrize(
-  'changes', [dict(noise_clients_per_round=80), dict(sampling='paper')]
-)
-def test_a_name_claims_no_epsilon_that_does_not_hold(read_runs, changes):
-  simulated = dict(algorithm='dp_fed_avg') | changes
-  found = read_runs(
-    low=simulated | dict(target_epsilon=1.5),
-    high=simulated | dict(target_epsilon=5.0),
-  )
-  told = names.run_names(found.table)
-  assert len(set(told)) == 2
-  assert not any(', ε' in each for each in told), told
-
-
-def test_a_simulation_beside_a_private_run_is_no_private_release(write):
-  text = write(
-    private=PRIVATE,
-    simulated=dict(algorithm='dp_fed_avg', noise_clients_per_round=80),
-  )
-  assert 'Do not publish this report as a whole.' in text

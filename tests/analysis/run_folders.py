@@ -1,14 +1,13 @@
 """Writes synthetic run folders for the tests of the reports."""
 
 import csv
-import functools
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis import experiments, stats, tables
-from analysis.runs import METRIC_COLUMNS, RESULT_FILES
+from analysis.runs import METRIC_COLUMNS
 
 # The contents of a privacy.json.
 PRIVACY = {
@@ -41,8 +40,7 @@ AUDIT = {
   },
 }
 
-# Clients of Table 3, and the algorithms in the order of accuracies.
-TABLE_3 = {'task': 'mnist', 'examples_per_client': 125}
+# In the order of accuracies.
 THREE = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
 
 METRICS = {
@@ -64,7 +62,9 @@ def write_run(
   audit: Mapping[str, Any] | None = None,
   updates: Mapping[int, Sequence[tuple[Any, ...]]] | None = None,
   metrics: Mapping[str, float] | None = None,
-  name: Mapping[str, Any] | None = None,
+  row: str = '',
+  scale: str = 'paper',
+  variants: Sequence[str] = (),
   partition_summary: str | None = None,
   metric: tuple[str, str] | None = None,
   versions: Mapping[str, str] | None = None,
@@ -75,8 +75,8 @@ def write_run(
   `accuracies` are those of each round, from round 0, or the values of `metric`,
   a name and a goal. `metrics` are columns of metrics.csv, the same in every
   round, beside `METRICS`; `updates` are for each t rows of client_id,
-  update_norm, angle_degrees and clip_factor. `name` says which run of the table
-  of experiments it is, and `experiment` has flags of the run.
+  update_norm, angle_degrees and clip_factor. `row`, `scale` and `variants` name
+  a run of the table of experiments, and `experiment` has flags of the run.
   """
   directory.mkdir(parents=True)
   flags = {
@@ -96,7 +96,9 @@ def write_run(
     'seed': 0,
   }
   config = {
-    'run': name,
+    'run': {'row': row, 'scale': scale, 'variants': [*variants]}
+    if row
+    else None,
     'experiment': flags | experiment,
     'task': {
       'name': 'emnist.npz',
@@ -149,19 +151,28 @@ def _write_csv(
     writer.writerows(lines)
 
 
-def write_row(
-  root: pathlib.Path, accuracies: Mapping[str, float], **settings: Any
+def write_runs(
+  root: pathlib.Path,
+  accuracies: Mapping[str, float],
+  *,
+  row: str = 'table3_mlp_mnist_noniid',
+  privacy: Mapping[str, Any] | None = None,
+  **settings: Any,
 ) -> None:
-  """Writes runs of one setting, by algorithm, with their final accuracies."""
+  """Writes runs of a row, by algorithm, with their final accuracies.
+
+  `privacy` is what privacy.json of a private run has beside `PRIVACY`.
+  """
   for algorithm, accuracy in accuracies.items():
-    name = '_'.join(map(str, [*settings.values(), algorithm]))
+    is_private = experiments.ALGORITHMS[algorithm].is_private
     write_run(
-      root / name,
+      root / '_'.join(map(str, [row, *settings.values(), algorithm])),
       algorithm=algorithm,
-      # The last three evaluations agree: no spread of their own.
+      # The last evaluations agree: no spread of their own.
       accuracies=(0.1, accuracy, accuracy, accuracy),
-      privacy=PRIVACY if algorithm == 'dp_fed_avg' else None,
-      **settings,
+      privacy=PRIVACY | dict(privacy or {}) if is_private else None,
+      row=row,
+      **{'task': 'mnist'} | settings,
     )
 
 
@@ -170,93 +181,8 @@ def write_three(
   final: Sequence[float] = (0.94, 0.92, 0.91),
   **settings: Any,
 ) -> None:
-  """Writes `THREE` of the MLP of Table 3, or of what the settings say."""
-  accuracies = dict(zip(THREE, final, strict=True))
-  write_row(root, accuracies, **TABLE_3 | settings)
-
-
-def write_named_run(
-  root: pathlib.Path,
-  row: str,
-  scale: str,
-  algorithm: str,
-  accuracy: float,
-  *,
-  seed: int = 0,
-  variants: Sequence[str] = (),
-  privacy: Mapping[str, Any] | None = None,
-  **changes: Any,
-) -> pathlib.Path:
-  """Writes a run of an experiment, with the settings of a published run.
-
-  `privacy` is what privacy.json of a private run has beside the default.
-  """
-  settings = _settings(row, scale, algorithm, tuple(variants)) | {'seed': seed}
-  accuracies = [0.1] + [accuracy] * settings['num_rounds']
-  is_private = experiments.ALGORITHMS[algorithm].is_private
-  name = {'row': row, 'scale': scale, 'algorithm': algorithm, 'seed': seed}
-  parts = (row, scale, algorithm, *variants, f'seed{seed}')
-  return write_run(
-    root / '-'.join(parts),
-    accuracies=accuracies,
-    privacy=PRIVACY | dict(privacy or {}) if is_private else None,
-    name=name | {'variants': [*variants]},
-    **settings | changes,
-  )
-
-
-# What a variant changes, where no published run of a row has it.
-_VARIANTS = {
-  'client_rate_0.01': {'client_learning_rate': 0.01},
-  'scaffold': {'local_step': 'scaffold'},
-  'epsilon_5': {'target_epsilon': 5.0},
-}
-
-
-def _settings(
-  row: str, scale: str, algorithm: str, variants: tuple[str, ...]
-) -> dict[str, Any]:
-  """The settings of a published run, at another scale if not at this."""
-  found = _published_settings()
-  for key in ((row, scale, algorithm, variants), (row, None, algorithm, ())):
-    if key in found:
-      break
-  settings = dict(found[key])
-  for variant in variants if key[-1] != variants else ():
-    settings |= _VARIANTS[variant]
-  return settings
-
-
-@functools.cache
-def _published_settings() -> dict[tuple[Any, ...], dict[str, Any]]:
-  """The settings of published runs by row, scale, algorithm and variants."""
-  results = pathlib.Path(__file__).parents[2] / 'results' / RESULT_FILES[0]
-  found = {}
-  for line in results.read_text(encoding='utf-8').splitlines():
-    config = json.loads(line)['config']
-    run, settings = config['run'], config['experiment']
-    source = config['clipping_norm_source'] or ''
-    if 'mean norm of the updates of a run' in source:
-      # A run of a test clips at 1.
-      del settings['clipping_norm']
-    variants = tuple(run['variants'])
-    for scale in (run['scale'], None):
-      found[run['row'], scale, run['algorithm'], variants] = settings
-  return found
-
-
-def write_named_runs(
-  root: pathlib.Path,
-  place: tuple[str, str],
-  accuracies: Mapping[str, float],
-  seed: int = 0,
-  names: Sequence[str] = (),
-) -> None:
-  """Writes runs of a row and a scale, by algorithm."""
-  for algorithm, accuracy in accuracies.items():
-    write_named_run(
-      root, *place, algorithm, accuracy, seed=seed, variants=names
-    )
+  """Writes `THREE` of a row, by default of the MLP of Table 3."""
+  write_runs(root, dict(zip(THREE, final, strict=True)), **settings)
 
 
 def read(root: pathlib.Path) -> stats.Runs:

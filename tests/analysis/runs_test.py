@@ -1,6 +1,7 @@
 """What the files of a run say, and which folder is no run."""
 
 import math
+import re
 
 import pytest
 
@@ -98,8 +99,8 @@ def test_a_cut_off_line_is_not_trusted_and_is_named(tmp_path):
 @pytest.mark.parametrize(
   ('old', 'new', 'reason'),
   [
-    (',3.0,', ',', 'line 3: 10 values expected, found 9'),
-    (',0.5,', ',high,', "line 3: `test_accuracy` must be a number, found 'hi"),
+    (',3.0,', ',', 'its lines have different numbers of values'),
+    (',0.5,', ',high,', "must hold numbers: could not convert .* 'high'"),
     (',0.5,', ',93.0,', 'between 0 and 1, found 93'),
     ('\n1,', '\n0.5,', 'a row without a valid `round_num`'),
     ('round_num,', 'round,', 'no column `round_num`'),
@@ -114,7 +115,7 @@ def test_metrics_that_cannot_be_trusted_are_refused(tmp_path, old, new, reason):
   path = folder / 'metrics.csv'
   assert old in path.read_text()
   path.write_text(path.read_text().replace(old, new))
-  assert reason in _reason(folder)
+  assert re.search(reason, _reason(folder))
 
 
 def test_round_that_was_written_twice_counts_once_and_is_named(tmp_path):
@@ -176,7 +177,7 @@ def test_damaged_update_and_audit_files_are_left_out_by_name(tmp_path):
   folder = run_folders.write_run(
     tmp_path / 'run',
     updates={2: [('a', 2.0, 60.0, 0.5)]},
-    audit={'attacks': {}},
+    audit={'attacks': {'all_releases': {}}},
   )
   (folder / 'updates' / 'round_00008.csv').write_text('client_id\na\n')
   (folder / 'updates' / 'notes.csv').write_text('x\n')

@@ -1,6 +1,5 @@
 """What runs came to: means with margins, settings, drops, and the privacy."""
 
-import json
 import math
 import pathlib
 import re
@@ -9,9 +8,9 @@ import pytest
 
 from analysis import stats
 from tests.analysis import run_folders
+from tests.privacy.ledgers import PLAN
+from tff_clipping.privacy import PrivacyLedger
 
-_MNIST = ('table3_mlp_mnist_noniid', 'paper')
-_CIFAR10 = ('table4_mlp_cifar10_iid', 'paper_40_rounds')
 _PRIVATE = dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY)
 
 
@@ -26,7 +25,8 @@ def test_margin_is_half_of_students_interval_from_three_seeds_on():
   assert str(stats.estimate([1.0, 2.0, 3.0])) == '2.00 ± 2.48'
   assert str(stats.estimate([1.0, 3.0])) == '2.00'
   assert stats.estimate([math.nan, 1.0]).num_seeds == 1
-  assert stats.estimate([math.nan]) is None
+  assert not stats.estimate([math.nan])
+  assert str(stats.estimate([])) == 'not run'
 
 
 def test_difference_of_two_rows_has_welchs_interval():
@@ -116,18 +116,21 @@ def test_the_papers_epsilon_stands_beside_the_one_that_holds(read_run, privacy):
   assert (run['epsilon'], run['paper_epsilon']) == (6.5, 1.5)
 
 
-def test_spread_is_of_the_rounds_else_of_the_updates(read_runs):
-  found = read_runs(
-    rounds=dict(metrics={'update_norm_mean': 4.0, 'update_norm_std': 1.0}),
-    updates=dict(
-      metrics={'update_norm_mean': '', 'update_norm_std': ''},
-      updates={
-        2: [('a', 1.0, 60, 1), ('b', 3.0, 60, 1), ('mean', 9.0, 60, '')]
-      },
-    ),
+def test_a_round_that_was_charged_and_not_recorded_counts(tmp_path):
+  # As of a run that has diverged: its ledger has one release more.
+  folder = run_folders.write_run(
+    tmp_path / 'run', **_PRIVATE, metrics={'epsilon': PLAN.epsilon_after(2)}
   )
-  # Of the updates mean 2, standard deviation 1; the averaged one is no client.
-  assert found.table['relative_spread'].to_list() == [0.25, 0.5]
+  with PrivacyLedger(folder / 'ledger.jsonl', PLAN) as ledger:
+    for round_num in (1, 2, 3):
+      ledger.charge(round_num, f'{round_num}')
+  found = stats.read_folders([folder])
+  assert found.table['epsilon'].iloc[0] == PLAN.epsilon_after(3)
+
+
+def test_spread_is_the_standard_deviation_over_the_mean(read_run):
+  run = read_run(metrics={'update_norm_mean': 4.0, 'update_norm_std': 1.0})
+  assert run['relative_spread'] == 0.25
 
 
 def test_cosine_is_that_of_vectors_with_these_norms_and_this_mean(read_run):
@@ -184,9 +187,7 @@ def test_drops_are_in_points_below_the_runs_of_the_same_seed(tmp_path):
   run_folders.write_three(tmp_path, (0.94, 0.92, 0.915), seed=0)
   run_folders.write_three(tmp_path, (0.96, 0.91, 0.90), seed=1)
   # Another threshold.
-  run_folders.write_row(
-    tmp_path, {'ce_fed_avg': 0.5}, clipping_norm=0.1, **run_folders.TABLE_3
-  )
+  run_folders.write_runs(tmp_path, {'ce_fed_avg': 0.5}, clipping_norm=0.1)
   table = _by_algorithm(tmp_path).sort_values('seed')
   table = table[table['clipping_norm'] != 0.1]
   assert table['drop'].dropna().round(6).to_list() == [2.0, 2.5, 5.0, 6.0]
@@ -239,53 +240,36 @@ def test_runs_with_an_own_aggregator_are_compared_and_are_no_baseline(
   }
 
 
-def test_each_run_of_an_experiment_is_compared_by_its_name(tmp_path):
-  for seed, shift in enumerate((0.0, 0.1)):
-    three = dict(zip(run_folders.THREE, (0.5 + shift, 0.48, 0.4), strict=True))
-    run_folders.write_named_runs(tmp_path, _CIFAR10, three, seed)
-  rate = 'client_rate_0.01'
-  three = dict(zip(run_folders.THREE, (0.45, 0.44, 0.43), strict=True))
-  run_folders.write_named_runs(tmp_path, _CIFAR10, three, names=(rate,))
-  run_folders.write_named_runs(
-    tmp_path, _CIFAR10, {'dp_fed_avg': 0.46}, names=('epsilon_5',)
-  )
-  # The settings do not tell it apart, and no FedAvg has a variant of its name.
-  run_folders.write_named_runs(
-    tmp_path, _CIFAR10, {'ce_fed_avg': 0.3}, names=('expected_norms',)
-  )
-  found = run_folders.read(tmp_path).table
-  found = found.set_index(['algorithm', 'variants', 'seed']).sort_index()
-  clipped = found.loc['ce_fed_avg']
-  assert clipped['drop'][''].to_list() == pytest.approx([2.0, 12.0])
-  assert clipped['drop'][rate].to_list() == pytest.approx([1.0])
-  private = found.loc['dp_fed_avg']
-  assert private['dp_drop'][rate].to_list() == pytest.approx([1.0])
-  # The CE-FedAvg of the row: it has no ε.
-  assert private['dp_drop']['epsilon_5', 0] == pytest.approx(2.0)
+def test_a_threshold_is_not_guessed_where_there_are_several(read_runs):
+  norms = read_runs(
+    fed_avg=dict(),
+    a=dict(algorithm='ce_fed_avg', clipping_norm=1.0),
+    b=dict(algorithm='ce_fed_avg', clipping_norm=2.0),
+  ).table['shown_norm']
+  assert norms.fillna(0).to_list() == [0.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize(
-  ('change', 'drop', 'reason'),
+  ('variants', 'settings', 'dp_drop'),
   [
-    # By its settings.
-    (lambda config: config.update(run=None), 10.0, ''),
-    (
-      lambda config: config['run'].update(variants=['another_rate']),
-      math.nan,
-      'no FedAvg run of the same setting',
-    ),
+    # A threshold of its own, as one that is adaptive or paid for.
+    (['threshold'], dict(clipping_norm=3.0), 2.0),
+    (['half_norm'], dict(clipping_norm=0.5), 12.0),
+    (['rate'], dict(client_learning_rate=0.5), math.nan),
   ],
 )
-def test_a_name_that_is_not_known_changes_all_algorithms(
-  tmp_path, change, drop, reason
+def test_of_several_baselines_one_has_the_threshold_or_no_variant(
+  tmp_path, variants, settings, dp_drop
 ):
-  run_folders.write_named_runs(
-    tmp_path, _MNIST, {'fed_avg': 0.9, 'ce_fed_avg': 0.8}
+  run_folders.write_three(tmp_path, (0.9, 0.8, 0.7))
+  run_folders.write_runs(
+    tmp_path, {'ce_fed_avg': 0.9}, variants=['half_norm'], clipping_norm=0.5
   )
-  (path,) = tmp_path.glob('*-ce_fed_avg-*/config.json')
-  config = json.loads(path.read_text())
-  change(config)
-  path.write_text(json.dumps(config))
-  run = run_folders.read(tmp_path).table.loc[path.parent.name]
-  assert run['drop'] == pytest.approx(drop, nan_ok=True)
-  assert run['no_drop'] == reason
+  # It repeats the row, and measures more.
+  run_folders.write_runs(tmp_path, {'ce_fed_avg': 0.6}, variants=['again'])
+  run_folders.write_runs(
+    tmp_path, {'dp_fed_avg': 0.78}, variants=variants, **settings
+  )
+  table = run_folders.read(tmp_path).table
+  found = table[table['variants'].eq(variants[0]) & table['is_private']]
+  assert found['dp_drop'].to_list() == [pytest.approx(dp_drop, nan_ok=True)]

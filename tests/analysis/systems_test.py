@@ -3,8 +3,7 @@
 from analysis import systems
 from tests.analysis import run_folders
 
-_SCALE = 'paper_96_rounds'
-_HALF = 'mlp_mnist_half', _SCALE
+_HALF = 'mlp_mnist_half'
 _ROOT = 159_010**0.5
 
 
@@ -16,27 +15,46 @@ def test_systems_stand_side_by_side_by_budget(tmp_path):
   run_folders.write_three(tmp_path)
   assert _read(tmp_path).empty
   replace = {'relation': 'replace_one', 'noise_multiplier': 10.0}
-  for place, algorithm, names, privacy in (
-    (_HALF, 'local_dp_fed_avg', (), replace),
-    (_HALF, 'local_dp_fed_avg', ('epsilon_5',), replace),
-    (_HALF, 'dp_model_clipping_fed_avg', ('half_model_norm',), replace),
-    (_HALF, 'dp_fed_avg', ('adaptive',), {}),
-    (_HALF, 'dp_fed_avg', ('distributed',), {}),
-    (_HALF, 'dp_fed_avg', ('banded',), {}),
-    (('mlp_mnist_disjoint', _SCALE), 'dp_steps_fed_avg', (), replace),
-    (('mlp_mnist_examples', _SCALE), 'dp_fed_avg', ('dp_sgd',), {}),
+  five = dict(variants=['epsilon_5'], target_epsilon=5.0)
+  bits = dict(aggregation='distributed', sum_bits=16)
+  for row, algorithm, privacy, settings in (
+    (_HALF, 'local_dp_fed_avg', replace, {}),
+    (_HALF, 'local_dp_fed_avg', replace, five),
+    (
+      _HALF,
+      'dp_model_clipping_fed_avg',
+      replace,
+      dict(variants=['half_model_norm'], clipping_norm=9.0),
+    ),
+    (_HALF, 'dp_fed_avg', {}, dict(variants=['adaptive'])),
+    (_HALF, 'dp_fed_avg', {}, dict(variants=['distributed'], **bits)),
+    (_HALF, 'dp_fed_avg', {}, dict(variants=['banded'], mechanism='banded')),
+    (
+      'mlp_mnist_disjoint',
+      'dp_steps_fed_avg',
+      replace,
+      dict(clients_per_round=20),
+    ),
+    (
+      'mlp_mnist_examples',
+      'dp_fed_avg',
+      {},
+      dict(variants=['dp_sgd'], clients_per_round=2500),
+    ),
   ):
     for seed in (0, 1):
-      run_folders.write_named_run(
+      run_folders.write_runs(
         tmp_path,
-        *place,
-        algorithm,
-        0.5 + 0.1 * seed,
+        {algorithm: 0.5 + 0.1 * seed},
+        row=row,
+        scale='paper_96_rounds',
         seed=seed,
-        variants=names,
         privacy=privacy,
+        **{'target_epsilon': 1.5} | settings,
       )
-  run_folders.write_named_run(tmp_path, *_HALF, 'fed_avg', 0.9)
+  run_folders.write_runs(
+    tmp_path, {'fed_avg': 0.9}, row=_HALF, scale='paper_96_rounds'
+  )
   table = _read(tmp_path).set_index(['system', 'ε'])
   assert [*table.index] == [
     ('FedAvg', '–'),
@@ -69,7 +87,7 @@ def test_systems_stand_side_by_side_by_budget(tmp_path):
     1.5 * _ROOT / 2500,
   ]
   assert table['noise / c'].to_list()[1:-1] == [f'{x:.1f}' for x in over_norm]
-  over_signal = [x / 96**0.5 for x in over_norm]
+  over_signal = [x / 3**0.5 for x in over_norm]
   over_signal[3] *= 9 / 0.373  # A clipped model over a clipped update.
   assert table['noise / signal'].to_list()[:-1] == [
     *('–', '–'),

@@ -7,8 +7,11 @@ import pytest
 from analysis import systems, tables
 from tests.analysis import run_folders
 
-_MNIST = ('table3_mlp_mnist_noniid', 'paper')
-_ALEXNET = dict(task='mnist', model='alexnet', examples_per_client=500)
+_MLP = 'table3_mlp_mnist_noniid'
+_ALEXNET = {
+  'iid': dict(row='table2_alexnet_mnist_iid', model='alexnet', partition='iid'),
+  'label_skew': dict(row='table2_alexnet_mnist_noniid', model='alexnet'),
+}
 
 
 def _lines(root):
@@ -21,7 +24,8 @@ def _dp(root, name, accuracy, **settings):
     root / name,
     algorithm='dp_fed_avg',
     accuracies=(0.1, accuracy, accuracy, accuracy),
-    **run_folders.TABLE_3 | {'privacy': run_folders.PRIVACY} | settings,
+    row=_MLP,
+    **{'privacy': run_folders.PRIVACY, 'task': 'mnist'} | settings,
   )
 
 
@@ -51,12 +55,6 @@ def test_seeds_make_one_line_of_paired_drops(tmp_path):
       dict(privacy=run_folders.PRIVACY | {'sampling': 'fixed_size'}),
       '1.00',
     ),
-    # Two that could both be meant are not averaged.
-    (
-      'other',
-      dict(privacy=run_folders.PRIVACY | {'epsilon': 5.0}),
-      'several',
-    ),
     # Of several budgets, that of the row.
     ('row', dict(target_epsilon=1.5), '12.00'),
   ],
@@ -68,24 +66,24 @@ def test_which_of_several_runs_counts(tmp_path, beside, settings, drop):
   assert str(line['dp_drop']) == drop
 
 
-@pytest.mark.parametrize(
-  'settings', [{'partition': 'iid'}, {'examples_per_client': 60}]
-)
-def test_other_splits_are_beside_no_row(tmp_path, settings):
-  run_folders.write_three(tmp_path, **settings)
+def test_runs_that_cannot_be_told_apart_are_refused(tmp_path):
+  run_folders.write_three(tmp_path)
+  _dp(tmp_path, 'other', 0.8, privacy=run_folders.PRIVACY | {'epsilon': 5.0})
+  with pytest.raises(ValueError, match="seed must differ .*'other'"):
+    _lines(tmp_path)
+
+
+@pytest.mark.parametrize('row', ['', 'mlp_mnist_disjoint'])
+def test_other_runs_are_beside_no_row(tmp_path, row):
+  run_folders.write_three(tmp_path, row=row)
   with pytest.raises(ValueError, match='no finished run of a row of the paper'):
     _lines(tmp_path)
 
 
-def test_rows_follow_the_size_of_the_clients(tmp_path):
-  for size in (500, 50):
-    run_folders.write_row(
-      tmp_path,
-      {'fed_avg': 0.6, 'ce_fed_avg': 0.5},
-      task='cifar10',
-      partition='class_balanced',
-      model='alexnet',
-      examples_per_client=size,
+def test_rows_of_two_tables_share_their_runs(tmp_path):
+  for row in ('table2_alexnet_cifar10_iid', 'table2_alexnet_cifar10_noniid'):
+    run_folders.write_runs(
+      tmp_path, {'fed_avg': 0.6, 'ce_fed_avg': 0.5}, row=row, task='cifar10'
     )
   found = run_folders.read_evidence(tmp_path)
   assert found.lines['row'].to_list() == [
@@ -93,7 +91,6 @@ def test_rows_follow_the_size_of_the_clients(tmp_path):
     'table2_alexnet_cifar10_noniid',
     'table4_alexnet_cifar10_iid',
   ]
-  # The first and the last share their runs.
   assert len(tables.clipping(found)) == 2
 
 
@@ -103,36 +100,25 @@ def test_the_best_scale_has_drops_the_most_seeds_and_is_the_largest(tmp_path):
       run_folders.write_three(tmp_path, clients_per_round=cohort, seed=seed)
   # One that is being run: three of FedAvg.
   for seed in (0, 1, 2):
-    run_folders.write_row(
-      tmp_path,
-      {'fed_avg': 0.94},
-      seed=seed,
-      clients_per_round=160,
-      **run_folders.TABLE_3,
+    run_folders.write_runs(
+      tmp_path, {'fed_avg': 0.94}, seed=seed, clients_per_round=160
     )
   lines = _lines(tmp_path)
   assert lines['P'].to_list() == [40, 20, 80, 160]
   assert tables.best_scale(lines)['P'].to_list() == [40]
-  run_folders.write_row(
-    tmp_path,
-    {'ce_fed_avg': 0.92},
-    clients_per_round=160,
-    **run_folders.TABLE_3,
-  )
+  run_folders.write_runs(tmp_path, {'ce_fed_avg': 0.92}, clients_per_round=160)
   assert _lines(tmp_path)['P'].to_list() == [40, 20, 160, 80]
 
 
 def test_noise_of_the_papers_cohort_takes_the_place_of_its_own(tmp_path):
-  place = 'table3_mlp_mnist_noniid', 'reduced'
-  three = dict(zip(run_folders.THREE, (0.9, 0.85, 0.12), strict=True))
-  run_folders.write_named_runs(tmp_path, place, three)
+  run_folders.write_three(tmp_path, (0.9, 0.85, 0.12))
   assert run_folders.read_evidence(tmp_path).noisy.empty
-  run_folders.write_named_runs(
-    tmp_path, place, {'dp_fed_avg': 0.84}, names=('noise_0.147',)
+  run_folders.write_runs(
+    tmp_path, {'dp_fed_avg': 0.84}, variants=['noise_0.147']
   )
   found = run_folders.read_evidence(tmp_path)
   (line,) = found.noisy.to_dict('records')
-  assert line['scale'] == 'reduced, the noise of P = 80'
+  assert line['scale'] == 'paper, the noise of P = 80'
   assert str(line['dp_drop']) == '1.00'
   # Its own is near chance.
   shown = tables.published(found, 3)
@@ -187,17 +173,18 @@ def test_noise_is_compared_with_the_threshold(tmp_path):
 
 
 def test_mechanisms_stand_side_by_side_by_budget(tmp_path):
-  run_folders.write_named_runs(
-    tmp_path, _MNIST, {'fed_avg': 0.95, 'ce_fed_avg': 0.93, 'dp_fed_avg': 0.92}
-  )
+  run_folders.write_three(tmp_path, (0.95, 0.93, 0.92), target_epsilon=1.5)
   assert systems.mechanisms(run_folders.read_evidence(tmp_path)).empty
-  for name, accuracy in (
-    ('fixed_size', 0.85),
-    ('paper_sampling', 0.92),
-    ('epsilon_5', 0.925),
+  for name, accuracy, epsilon in (
+    ('fixed_size', 0.85, 1.5),
+    ('paper_sampling', 0.92, 1.5),
+    ('epsilon_5', 0.925, 5.0),
   ):
-    run_folders.write_named_run(
-      tmp_path, *_MNIST, 'dp_fed_avg', accuracy, variants=(name,)
+    run_folders.write_runs(
+      tmp_path,
+      {'dp_fed_avg': accuracy},
+      variants=[name],
+      target_epsilon=epsilon,
     )
   table = systems.mechanisms(run_folders.read_evidence(tmp_path))
   assert table['ε'].to_list() == ['1.5', '1.5', '1.5', '5']
@@ -225,12 +212,11 @@ def test_a_difference_over_three_seeds_is_decided_where_it_is_clear(
 ):
   for seed in range(num_seeds):
     for partition, drop in (('iid', iid_drop), ('label_skew', skew_drop)):
-      run_folders.write_row(
+      run_folders.write_runs(
         tmp_path,
         {'fed_avg': 0.9, 'ce_fed_avg': 0.9 - drop + 0.001 * seed},
-        partition=partition,
-        **_ALEXNET,
         seed=seed,
+        **_ALEXNET[partition],
       )
   (found,) = _compared(tmp_path, 'split').to_dict('records')
   assert (found['verdict'], found['difference']) == (verdict, difference)
@@ -252,7 +238,11 @@ def test_rows_are_compared_at_each_scale_that_both_have(tmp_path):
     ('resnet18', 0.40, 10),
   ):
     run_folders.write_three(
-      tmp_path, (0.9, 0.8, dp), model=model, clients_per_round=cohort
+      tmp_path,
+      (0.9, 0.8, dp),
+      row=f'table3_{model}_mnist_noniid',
+      model=model,
+      clients_per_round=cohort,
     )
   _set_parameters(tmp_path, 'alexnet', 3_000_000)
   found = _compared(tmp_path, 'size')
@@ -263,9 +253,12 @@ def test_rows_are_compared_at_each_scale_that_both_have(tmp_path):
 
 @pytest.mark.parametrize(('plain', 'private'), [(0.9, 0.12), (0.29, 0.21)])
 def test_models_that_guess_decide_nothing(tmp_path, plain, private):
-  run_folders.write_three(tmp_path, (0.9, 0.85, 0.70), model='mlp')
+  run_folders.write_three(tmp_path, (0.9, 0.85, 0.70))
   run_folders.write_three(
-    tmp_path, (plain, plain - 0.05, private), model='mobilenet_v2'
+    tmp_path,
+    (plain, plain - 0.05, private),
+    row='table3_mobilenet_v2_mnist_noniid',
+    model='mobilenet_v2',
   )
   _set_parameters(tmp_path, 'mobilenet_v2', 2_000_000)
   assert _compared(tmp_path, 'size').empty
@@ -277,14 +270,14 @@ def test_spread_of_norms_is_compared_as_in_the_paper(tmp_path):
       run_folders.write_run(
         tmp_path / f'{partition}_{algorithm}',
         algorithm=algorithm,
-        partition=partition,
+        task='mnist',
         # By std / mean the other way: 0.05 and 0.4, in all rounds.
         accuracies=(0.5,) * 18,
         metrics={
           'update_norm_mean': 10.0 if partition == 'iid' else 1.0,
           'update_norm_std': std,
         },
-        **_ALEXNET,
+        **_ALEXNET[partition],
       )
   table = tables.norms(run_folders.read_evidence(tmp_path))
   counts = table.drop(columns='the norms spread, in the paper').to_numpy()
@@ -313,18 +306,18 @@ def test_of_several_scales_the_best_evidence_counts(tmp_path):
   ):
     for seed in range(num_seeds):
       for partition, drop in (('iid', 0.01), ('label_skew', 0.03)):
-        run_folders.write_row(
+        run_folders.write_runs(
           tmp_path,
           {'fed_avg': fed_avg, 'ce_fed_avg': fed_avg - drop},
-          partition=partition,
-          **_ALEXNET,
           clients_per_round=cohort,
           seed=seed,
+          scale=f'P = {cohort}',
+          **_ALEXNET[partition],
         )
   found = _compared(tmp_path, 'split')
   assert len(found) == 3
   (counts,) = found[found['counts'] == 'yes'].to_dict('records')
-  assert counts['scale'].startswith('P = 20,')
+  assert counts['scale'] == 'P = 20'
   table = tables.findings(run_folders.read_evidence(tmp_path))
   assert table['can be tested'].to_list() == [1, 0, 0, 0]
   assert table['holds'].to_list() == [1, 0, 0, 0]

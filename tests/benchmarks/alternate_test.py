@@ -26,23 +26,28 @@ def _side(name: str, path: pathlib.Path, body: str = '') -> Side:
   return Side(['-c', _PROGRAM.format(body=body), name, str(path)])
 
 
-def test_a_ratio_is_that_of_pairs():
-  # The machine is twice as slow in the second turn, and twice again.
-  ratio = alternate.pair_by_pair([1.1, 2.2, 4.4], [1.0, 2.0, 4.0])
-  assert ratio == pytest.approx([1.1, 1.1, 1.1])
-
-
-def test_the_spread_is_the_middle_half_of_the_pairs():
-  seconds = dict(a=[1.0, 2.0, 3.0, 4.0, 50.0], b=[1.0] * 5)
-  found = Comparison({name: dict(seconds=s) for name, s in seconds.items()})
-  assert found.describe_ratio('a', 'b') == '3.00 (2.00 to 4.00)'
+@pytest.mark.parametrize(
+  ('seconds', 'ratio'),
+  [
+    # The machine is twice as slow in the second turn, and twice again.
+    (([1.1, 2.2, 4.4], [1.0, 2.0, 4.0]), '1.10 (1.10 to 1.10)'),
+    # The spread is the middle half of the pairs.
+    (([1.0, 2.0, 3.0, 4.0, 50.0], [1.0] * 5), '3.00 (2.00 to 4.00)'),
+  ],
+)
+def test_a_ratio_is_that_of_pairs(seconds, ratio):
+  found = Comparison(
+    {name: dict(seconds=s) for name, s in zip('ab', seconds, strict=True)}
+  )
+  assert found.describe_ratio('a', 'b') == ratio
   assert found.describe_ratio('a', 'a') == ''
   assert found.describe_ratio('a', 'absent') == ''
 
 
 def test_sides_of_other_turns_are_refused():
-  with pytest.raises(ValueError):
-    alternate.pair_by_pair([1.0, 2.0], [1.0])
+  found = Comparison(dict(a=dict(seconds=[1.0, 2.0]), b=dict(seconds=[1.0])))
+  with pytest.raises(ValueError, match='shorter'):
+    found.describe_ratio('a', 'b')
 
 
 def test_rounds_take_turns_and_their_order_alternates(tmp_path):

@@ -35,15 +35,18 @@ def _config(run):
 def test_there_is_a_row_for_each_of_the_papers():
   # Table 2: 2 models, 2 data sets, IID and not. Table 3: 4 models on EMNIST.
   # Table 4: 3 on CIFAR-10.
-  papers = [row for row in published.ROWS if row.name == row.paper]
+  papers = [row for row in published.ROWS if row.name in _PAPERS]
   tables = [row.table for row in papers]
   assert [tables.count(t) for t in (2, 3, 4)] == [8, 4, 3]
   assert {row.name for row in papers} == {*_PAPERS}
 
 
 def test_the_rows_of_analysis_are_those_that_are_trained():
-  for name, settings in published.SETTINGS.items():
-    assert settings == {key: ROWS[name].get(key) for key in settings}, name
+  for row in published.ROWS:
+    assert row.epsilon == ROWS[row.name].get('target_epsilon'), row
+  for row, other in published.SHARED.items():
+    assert ROWS[row] == ROWS[other] | {'target_epsilon': 1.5}
+  assert {*published.FIGURE_ROWS} <= {*ROWS}
 
 
 def test_published_figures_are_the_papers():
@@ -55,9 +58,9 @@ def test_published_figures_are_the_papers():
     assert second.clipping_drop == fourth.clipping_drop
   # "epsilon = 1.5 for MLP, AlexNet and MobileNetV2 and 5 for ResNet-18".
   assert [
-    row.settings['target_epsilon']
+    row.epsilon
     for row in rows.values()
-    if row.table == 3 and row.name == row.paper
+    if row.table == 3 and row.name in _PAPERS
   ] == [1.5, 1.5, 1.5, 5.0]
   mlp = rows['table3_mlp_emnist_noniid']
   assert (mlp.fed_avg, mlp.clipping_drop, mlp.dp_drop) == (94.0, 1.84, 0.29)
