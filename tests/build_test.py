@@ -45,11 +45,12 @@ _MAY_IMPORT = {
     },
   ),
   'tff_clipping/aggregators': (
-    {'tff_clipping'},
+    # Strategies of correlated noise, and canaries.
+    {'tff_clipping', 'tff_clipping/privacy'},
     _TENSORFLOW,
   ),
   'tff_clipping/learning': (
-    {'tff_clipping', 'tff_clipping/aggregators'},
+    {'tff_clipping', 'tff_clipping/aggregators', 'tff_clipping/privacy'},
     _TENSORFLOW,
   ),
   'tff_clipping/runtime': ({'tff_clipping'}, _TENSORFLOW | {'ray'}),

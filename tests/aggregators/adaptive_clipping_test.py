@@ -12,13 +12,12 @@ from tff_clipping import adaptive_noise, aggregators
 _VECTOR = tff.TensorType(np.float32, [2])
 
 
-def _factory(**arguments):
-  defaults = {
-    'initial_clipping_norm': 1.0,
-    'noise_multiplier': 1.0,
-    'clients_per_round': 100,
-  }
-  return aggregators.adaptive_dp_mean_factory(**(defaults | arguments))
+_factory = functools.partial(
+  aggregators.adaptive_dp_mean_factory,
+  initial_clipping_norm=1.0,
+  noise_multiplier=1.0,
+  clients_per_round=100,
+)
 
 
 def _with_key():

@@ -107,13 +107,13 @@ def _audit(plan, canaries, products):
   return audit.audit_plan(plan, canaries, scores, confidence=_CONFIDENCE)
 
 
-def _dp_mean(plan, **changes):
-  defaults = dict(
-    clipping_norm=_CLIP,
-    noise_multiplier=plan.noise_multiplier,
-    clients_per_round=plan.clients_per_round,
-  )
-  return aggregators.dp_mean_factory(**defaults | changes)
+def _private(build, plan, **arguments):
+  """Returns a private mean with the noise of a plan."""
+  usual = dict(clipping_norm=_CLIP, **plan.aggregator_parameters._asdict())
+  return build(**usual | arguments)
+
+
+_dp_mean = functools.partial(_private, aggregators.dp_mean_factory)
 
 
 def _without_noise(plan):
@@ -187,19 +187,17 @@ def test_what_the_broken_pipelines_have_broken_is_sound():
 
 def _local_noise(plan):
   share = plan.noise_multiplier * _CLIP / math.sqrt(plan.clients_per_round)
-  return aggregators.local_gaussian_mean_factory(
-    clipping_norm=_CLIP,
-    noise_multiplier=plan.noise_multiplier,
-    clients_per_round=plan.clients_per_round,
+  return _private(
+    aggregators.local_gaussian_mean_factory,
+    plan,
     sum_factory=aggregators.secure_sum_factory(_CLIP, local_noise_stddev=share),
   )
 
 
 def _distributed(plan):
-  return aggregators.distributed_gaussian_mean_factory(
-    clipping_norm=_CLIP,
-    noise_multiplier=plan.noise_multiplier,
-    clients_per_round=plan.clients_per_round,
+  return _private(
+    aggregators.distributed_gaussian_mean_factory,
+    plan,
     min_clients_per_round=plan.clients_per_round // 2,
     max_clients_per_round=plan.num_clients,
   )
@@ -207,19 +205,15 @@ def _distributed(plan):
 
 def _adaptive(plan):
   return aggregators.adaptive_dp_mean_factory(
-    noise_multiplier=plan.noise_multiplier,
-    clients_per_round=plan.clients_per_round,
-    initial_clipping_norm=_CLIP,
+    initial_clipping_norm=_CLIP, **plan.aggregator_parameters._asdict()
   )
 
 
-def _per_layer(plan):
-  # 0.3 and 0.4 are 0.5 together.
-  return _dp_mean(plan, clipping_norm=[0.3, 0.4])
-
-
-def _secure_sum(plan):
-  return _dp_mean(plan, sum_factory=aggregators.secure_sum_factory(_CLIP))
+_secure_sum = functools.partial(
+  _dp_mean, sum_factory=aggregators.secure_sum_factory(_CLIP)
+)
+# 0.3 and 0.4 are 0.5 together.
+_per_layer = functools.partial(_dp_mean, clipping_norm=[0.3, 0.4])
 
 
 def _of_tff(plan):

@@ -1,6 +1,5 @@
 """Tests of `local_gaussian_noise_factory`."""
 
-import collections
 import math
 
 import numpy as np
@@ -60,23 +59,6 @@ def test_a_cohort_of_another_size_is_not_released(num_clients, bound):
     Exception, match=f'`{bound}_clients_per_round`: nothing is released'
   ):
     run(_factory(1.0, 4), vectors(*[[0, 0]] * num_clients))
-
-
-def test_rounds_and_tensors_have_noise_of_their_own():
-  value_type = tff.to_type(
-    collections.OrderedDict(b=(np.float32, [_SIZE]), a=(np.float32, [_SIZE]))
-  )
-  process = _factory(1.0, 1).create(value_type)
-  state = process.initialize()
-  zero = collections.OrderedDict(
-    b=np.zeros(_SIZE, np.float32), a=np.zeros(_SIZE, np.float32)
-  )
-  draws = []
-  for _ in range(2):
-    result = process.next(state, [zero]).result
-    draws.extend([result['a'], result['b']])
-  # The correlation of independent draws has a standard deviation of 0.01.
-  assert np.max(np.abs(np.corrcoef(draws) - np.eye(4))) < 0.07
 
 
 def test_secure_sum_of_noised_values_is_in_bounds():

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import adaptive_noise, aggregators, privacy
-from tff_clipping.aggregators.correlated_noise import strategy_digest
+from tff_clipping.aggregators.server_noise import strategy_digest
 from tff_clipping.mechanism import ADAPTS, MECHANISM, Mechanism
 from tff_clipping.privacy.audit import canaries
 
@@ -21,9 +21,9 @@ _NOISE = dict(noise_multiplier=1.5, clients_per_round=2)
 _QUIET = dict(noise_multiplier=1e-5, clients_per_round=2)
 
 
-def _dp_mean(**arguments):
-  defaults = dict(clipping_norm=0.5) | _NOISE
-  return aggregators.dp_mean_factory(**defaults | arguments)
+_dp_mean = functools.partial(
+  aggregators.dp_mean_factory, clipping_norm=0.5, **_NOISE
+)
 
 
 def _measure(factory, value_type=_VECTOR):
@@ -135,9 +135,26 @@ def _released_multiplier(record, measured):
   return record.noise_multiplier
 
 
+@functools.cache
+def _process(name):
+  return _MEANS[name][0](**_NOISE).create(_TWO_TENSORS)
+
+
+@pytest.mark.parametrize('name', _MEANS)
+def test_rounds_and_tensors_have_noise_of_their_own(name):
+  process = _process(name)
+  state = process.initialize()
+  zeros = [[np.zeros(20_000, np.float32)] * 2] * 2
+  draws = [
+    tensor for _ in range(2) for tensor in process.next(state, zeros).result
+  ]
+  # The correlation of independent draws has a standard deviation of 0.007.
+  assert np.max(np.abs(np.corrcoef(draws) - np.eye(4))) < 0.05
+
+
 @pytest.mark.parametrize('name', _MEANS)
 def test_the_noise_that_is_added_is_that_of_the_record(name):
-  process = _MEANS[name][0](**_NOISE).create(_TWO_TENSORS)
+  process = _process(name)
   # Whatever the cohort, where it has no bounds.
   sizes = {'shares': (2,), 'distributed': (1, 3)}.get(name, (0, 2))
   for num_clients in sizes:

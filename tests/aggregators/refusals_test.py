@@ -1,6 +1,7 @@
 """Tests of what the factories refuse: the argument, the rule and the value."""
 
 import collections
+import functools
 import math
 
 import numpy as np
@@ -18,39 +19,30 @@ _CANARIES = Canaries(num_canaries=4, num_parameters=268, seed=0)
 _BLT = noise_strategies.blt(2)
 
 
-def _dp(**changes):
-  defaults = dict(clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=4)
-  return aggregators.dp_mean_factory(**defaults | changes)
-
-
-def _correlated(**changes):
-  defaults = dict(
-    clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=4, strategy=_BLT
-  )
-  return aggregators.correlated_dp_mean_factory(**defaults | changes)
+_USUAL = dict(clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=4)
+_dp = functools.partial(aggregators.dp_mean_factory, **_USUAL)
+_correlated = functools.partial(
+  aggregators.correlated_dp_mean_factory, **_USUAL, strategy=_BLT
+)
+_local_mean = functools.partial(
+  aggregators.local_gaussian_mean_factory,
+  **_USUAL | dict(clipping_norm=2.0, noise_multiplier=0.5),
+)
+_distributed = functools.partial(
+  aggregators.distributed_gaussian_mean_factory, **_USUAL
+)
+_adaptive = functools.partial(
+  aggregators.adaptive_dp_mean_factory,
+  initial_clipping_norm=1.0,
+  noise_multiplier=1.0,
+  clients_per_round=100,
+)
 
 
 def _local(stddev=1.0, clients_per_round=4, inner=None):
   return aggregators.local_gaussian_noise_factory(
     stddev, inner, clients_per_round=clients_per_round
   )
-
-
-def _local_mean(**changes):
-  defaults = dict(clipping_norm=2.0, noise_multiplier=0.5, clients_per_round=4)
-  return aggregators.local_gaussian_mean_factory(**defaults | changes)
-
-
-def _adaptive(**changes):
-  defaults = dict(
-    initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=100
-  )
-  return aggregators.adaptive_dp_mean_factory(**defaults | changes)
-
-
-def _distributed(**changes):
-  defaults = dict(clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=4)
-  return aggregators.distributed_gaussian_mean_factory(**defaults | changes)
 
 
 def _secure(norm, noise=None):

@@ -1,6 +1,5 @@
 """Tests of noise that the server adds to a sum, independent in each round."""
 
-import collections
 import functools
 
 import numpy as np
@@ -72,21 +71,6 @@ def test_noise_is_added_to_the_result_of_the_inner_factory():
 
 
 @pytest.mark.parametrize(
-  'noise_key', [pytest.param(None, marks=pytest.mark.slow), (1, 2)]
-)
-def test_tensors_have_noise_of_their_own(noise_key):
-  value_type = tff.to_type(
-    collections.OrderedDict(b=(np.float32, [5000]), a=(np.float64, [5000]))
-  )
-  factory = aggregators.gaussian_noise_factory(1.0, noise_key=noise_key)
-  noise = run(factory, [], value_type).result
-  assert noise['a'].dtype == np.float64
-  assert abs(np.corrcoef(noise['a'], noise['b'])[0, 1]) < 0.1
-  for name in 'ab':
-    assert ks_statistic(noise[name], 1.0) < KS_LIMIT
-
-
-@pytest.mark.parametrize(
   ('dtype', 'large'),
   [
     pytest.param(tf.bfloat16.as_numpy_dtype, 2**8, marks=pytest.mark.slow),
@@ -132,19 +116,11 @@ def test_one_client_moves_a_large_sum_by_its_norm():
 
 
 def test_exact_measurements_inside_are_dropped():
-  for inner in (
-    aggregators.difference_clipping_factory(
-      1.0, count_sum_factory=tff.aggregators.SumFactory()
-    ),
-    tff.aggregators.clipping_factory(1.0, tff.aggregators.SumFactory()),
-    tff.aggregators.zeroing_factory(
-      1.0, aggregators.difference_clipping_factory(1.0)
-    ),
-  ):
-    factory = aggregators.gaussian_noise_factory(0.1, inner)
-    process = factory.create(tff.TensorType(np.float32, [2]))
-    measurements = process.next.type_signature.result.measurements.member
-    assert tff.structure.name_list(measurements) == ['noise_stddev']
+  inner = aggregators.difference_clipping_factory(
+    1.0, count_sum_factory=tff.aggregators.SumFactory()
+  )
+  output = run(aggregators.gaussian_noise_factory(0.1, inner), [])
+  assert list(output.measurements) == ['noise_stddev']
 
 
 @pytest.mark.parametrize('stddev', [0.01, 0.4, 1.0, 30.0])

@@ -26,13 +26,6 @@ def _run(factory):
   return process.next(process.initialize(), _VALUES)
 
 
-def _private(**changes):
-  return aggregators.dp_mean_factory(
-    **dict(clipping_norm=1.0, noise_multiplier=2.0, clients_per_round=4.0)
-    | changes
-  )
-
-
 def test_clients_values_and_the_result_are_changed():
   output = _run(
     aggregators.transformed_factory(

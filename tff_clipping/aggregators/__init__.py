@@ -13,7 +13,6 @@ from tff_clipping.aggregators.clipping import (
   difference_clipping_factory,
   per_layer_clipping_factory,
 )
-from tff_clipping.aggregators.correlated_noise import correlated_noise_factory
 from tff_clipping.aggregators.distributed_gaussian import (
   distributed_gaussian_mean_factory,
 )
@@ -31,7 +30,10 @@ from tff_clipping.aggregators.private_mean import (
   local_gaussian_mean_factory,
 )
 from tff_clipping.aggregators.secure_sum import secure_sum_factory
-from tff_clipping.aggregators.server_noise import gaussian_noise_factory
+from tff_clipping.aggregators.server_noise import (
+  correlated_noise_factory,
+  gaussian_noise_factory,
+)
 from tff_clipping.aggregators.transformed import transformed_factory
 from tff_clipping.aggregators.update_norms import (
   SIMULATION_ONLY_MEASUREMENTS,

@@ -47,12 +47,11 @@ def adaptive_dp_mean_factory(
   (z^-2 - (2 s)^-2)^(-1/2). A plan charges z and nothing else. The next clipping
   norm is computed from noised bits alone.
 
-  Measurements:
-    mechanism: A `Mechanism` of the kind 'gaussian', as for `dp_mean_factory`;
-      its noise multiplier is z.
-    clipping_norm: c_t, `float32`.
-    noise_stddev: z' c_t, on the sum, `float32`.
-    bits_noise_stddev: s, on the sum of the bits, `float32`.
+  Measurements, `float32` but for the record:
+    mechanism: As for `dp_mean_factory`; its noise multiplier is z.
+    clipping_norm: c_t.
+    noise_stddev: z' c_t, on the sum.
+    bits_noise_stddev: s, on the sum of the bits.
 
   State: `clipping_norm`; `privacy_noise`, the key of the noise if it takes one;
   `inner_agg`.
@@ -68,9 +67,9 @@ def adaptive_dp_mean_factory(
     learning_rate: Of the logarithm of the norm; positive.
     below_count_stddev: s, the noise on the sum of the bits. `None` is P / 20.
       z must be below 2 s.
-    sum_factory: Sums the clipped updates. `None` is
-      `tff.aggregators.SumFactory()`. The bounds of a `secure_sum_factory` must
-      be for the largest norm that is to be expected; what is beyond is clamped.
+    sum_factory: As for `dp_mean_factory`. The bounds of a `secure_sum_factory`
+      must be for the largest norm that is to be expected; what is beyond is
+      clamped.
     noise_key: As for `gaussian_noise_factory`.
 
   Source: Andrew et al. 2021, "Differentially private learning with adaptive

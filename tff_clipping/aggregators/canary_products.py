@@ -5,22 +5,14 @@ without a matrix of canaries times parameters.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tff_clipping.aggregators import factories, values
 from tff_clipping.aggregators.factories import SumFactory
-
-
-class Canaries(Protocol):
-  """What is taken of `tff_clipping.privacy.audit.Canaries`; see there."""
-
-  num_canaries: int
-  num_parameters: int
-  period: int
-  packed_signs: np.ndarray
+from tff_clipping.privacy.audit import Canaries
 
 
 def add_canary_products(

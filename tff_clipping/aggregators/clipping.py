@@ -41,25 +41,21 @@ def difference_clipping_factory(
   """Clips the update difference of each client, as a whole, in L2.
 
   At CLIENTS, `value * min(1, clipping_norm / ||value||)` with the norm over all
-  the tensors of `value`, then `inner_agg_factory` on the clipped values. It is
-  weighted if `inner_agg_factory` is; weights pass through.
+  the tensors of `value`; then `inner_agg_factory`, with weights if it takes
+  some.
 
   Guarantee: the norm of what reaches `inner_agg_factory` is at most
   `clipping_norm`, in real arithmetic, for every input and every dtype. So one
   client more or less moves the sum by at most `clipping_norm`, and one client
-  replaced by another by at most twice that.
+  replaced by another by at most twice that. An update that is not finite, or
+  whose sum of squares is above the largest `float32`, becomes zero;
+  `l2_clip.clip_by_l2_norm` has a table of the edge cases.
 
-  An update with a NaN or an infinity, or whose sum of squares is above the
-  largest `float32`, becomes zero; `l2_clip.clip_by_l2_norm` has a table of the
-  edge cases.
-
-  Measurements:
+  Measurements; the counts are exact, and need `count_sum_factory`:
     clipping: Those of `inner_agg_factory`.
     clipping_norm: The clipping norm of this round, `float32`.
     clipped_count: How many updates were longer than it.
-    zeroed_count: How many updates were not finite or too long, and so zero.
-
-  The two counts are exact, and measured only if `count_sum_factory` is given.
+    zeroed_count: How many updates became zero.
 
   State: `clipping_norm`, `inner_agg`, `count_agg`.
 
@@ -72,8 +68,7 @@ def difference_clipping_factory(
       `tff.aggregators.SumFactory()`.
     count_sum_factory: Sums the counts, two `int32` scalars in an `OrderedDict`
       from each client: for example `tff.aggregators.SumFactory()`, or
-      `tff.aggregators.SecureSumFactory(1, 0)`. `None` to measure none, as where
-      something inside adds noise.
+      `tff.aggregators.SecureSumFactory(1, 0)`. `None` measures no counts.
 
   Source: Alg. CE-FedAvg, line "Clip", and Eq. (clip).
   """
@@ -98,17 +93,13 @@ def per_layer_clipping_factory(
 ) -> tff.aggregators.AggregationFactory:
   """Clips tensor k of each client's update to `clipping_norms[k]`.
 
-  At CLIENTS, x_k * min(1, c_k / ||x_k||) for each tensor x_k, then
-  `inner_agg_factory` on the clipped values. It is weighted if
-  `inner_agg_factory` is.
+  At CLIENTS, x_k * min(1, c_k / ||x_k||) for each tensor x_k; then as
+  `difference_clipping_factory`. An update becomes zero as a whole.
 
   Guarantee: the norm of what reaches `inner_agg_factory` is at most
   `combined_clipping_norm(clipping_norms)`, in real arithmetic: the sensitivity
   to charge, which a noise multiplier multiplies. `dp_mean_factory` takes the
   norms, and adds the noise.
-
-  An update with a tensor that is not finite, or whose sum of squares is above
-  the largest `float32`, becomes zero as a whole.
 
   Measurements, as for `difference_clipping_factory` but for:
     clipping_norms: The constants c_k, `float32` of shape [K].

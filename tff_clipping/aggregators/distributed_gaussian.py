@@ -2,7 +2,6 @@
 
 import collections
 import math
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -51,16 +50,14 @@ def distributed_gaussian_mean_factory(
 
   Without `bits` nothing wraps, and there is up to 1 % more noise, for the
   rounding. With them the modulus is 2^`bits`, 4 standard deviations of an
-  element of the sum on either side, and the grid is as fine as the modulus
-  allows. An element of the sum that is beyond wraps, which costs accuracy and
-  never privacy: the remainder is a function of the sum. A coarser grid has a
-  larger Delta, and so more noise, up to 1.5 times as much where it is coarsest.
-  Elements are padded by a third at most.
+  element of the sum on either side. An element that is beyond wraps, which
+  costs accuracy and never privacy: the remainder is a function of the sum. The
+  coarser the grid that the modulus allows, the larger are Delta and the noise,
+  up to 1.5 times. Elements are padded by a third at most.
 
-  `local_gaussian_noise_factory` says who sees what. The server of simulations
-  (`tff_clipping.runtime`, `tff.backends.test`) adds in the clear. Against a
-  real server, which counts its clients, the secure summation must refuse
-  cohorts below `min_clients_per_round`.
+  `local_gaussian_noise_factory` says who sees what. Against a real server,
+  which counts its clients, the secure summation must refuse cohorts below m;
+  that of simulations adds in the clear.
 
   Measurements:
     mechanism: A `Mechanism` of the kind 'distributed' as JSON, with c.
@@ -97,8 +94,16 @@ def distributed_gaussian_mean_factory(
   norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   z = argument_checks.check_positive('noise_multiplier', noise_multiplier)
   denominator = private_mean.check_clients_per_round(clients_per_round)
-  cohort = _check_cohort(
-    denominator, min_clients_per_round, max_clients_per_round
+  # P that is not an integer leaves `None`, which is refused as no integer.
+  whole = int(denominator) if denominator.is_integer() else None
+  least, largest = min_clients_per_round, max_clients_per_round
+  least = argument_checks.check_integer(
+    'min_clients_per_round', whole if least is None else least, at_least=0
+  )
+  largest = argument_checks.check_integer(
+    'max_clients_per_round',
+    whole if largest is None else largest,
+    at_least=max(least, 1),
   )
   if bits is not None:
     bits = argument_checks.check_integer('bits', bits, at_least=1, at_most=62)
@@ -111,17 +116,17 @@ def distributed_gaussian_mean_factory(
       clipping_norm=norm,
       noise_multiplier=z,
       # An empty cohort has nothing to hide: one client has all the noise.
-      min_clients=max(cohort.least, 1),
-      max_clients=cohort.largest,
+      min_clients=max(least, 1),
+      max_clients=largest,
       bits=bits,
     )
     share = grid.share_stddev / grid.scale
     measured = dict(
       clipping_norm=np.float32(grid.sensitivity / grid.scale),
-      noise_stddev=np.float32(math.sqrt(cohort.largest) * share),
+      noise_stddev=np.float32(math.sqrt(largest) * share),
       share_noise_stddev=np.float32(share),
-      min_clients_per_round=np.int32(cohort.least),
-      max_clients_per_round=np.int32(cohort.largest),
+      min_clients_per_round=np.int32(least),
+      max_clients_per_round=np.int32(largest),
       bits_per_client=np.int64((grid.modulus.bit_length() - 1) * dim),
     )
     mechanism = Mechanism(
@@ -129,8 +134,8 @@ def distributed_gaussian_mean_factory(
       clipping_norm=norm,
       noise_multiplier=z,
       clients_per_round=denominator,
-      min_clients=cohort.least,
-      max_clients=cohort.largest,
+      min_clients=least,
+      max_clients=largest,
       public=tuple(measured),
     )
     constants = {MECHANISM: mechanism.to_json(), **measured}
@@ -156,8 +161,8 @@ def distributed_gaussian_mean_factory(
       return integers.encode(rotated, grid, keys.fresh_key()), tf.constant(1)
 
     def release(total, kept, num_clients):
-      total = pipeline.check_cohort(total, num_clients, cohort)
-      num_missing = cohort.largest - num_clients
+      total = pipeline.check_cohort(total, num_clients, least, largest)
+      num_missing = largest - num_clients
       vector = integers.decode(total, grid, num_missing, keys.fresh_key())
       vector = rotation.rotate_back(vector, kept[_SEED])
       sizes = [shape.num_elements() for shape in shapes]
@@ -183,20 +188,3 @@ def distributed_gaussian_mean_factory(
     )
 
   return pipeline.build_factory(build, denominator)
-
-
-def _check_cohort(
-  clients_per_round: float, least: Any, largest: Any
-) -> pipeline.Cohort:
-  """Returns the bounds of a cohort, each of which is P if it is not given."""
-  # P that is not an integer leaves `None`, which is refused as no integer.
-  whole = int(clients_per_round) if clients_per_round.is_integer() else None
-  least = argument_checks.check_integer(
-    'min_clients_per_round', whole if least is None else least, at_least=0
-  )
-  largest = argument_checks.check_integer(
-    'max_clients_per_round',
-    whole if largest is None else largest,
-    at_least=max(least, 1),
-  )
-  return pipeline.Cohort(least, largest)

@@ -47,31 +47,27 @@ def check_sum_factory(name: str, value: Any) -> SumFactory:
   return check_unweighted_factory(name, value)
 
 
-class UnweightedFactory(tff.aggregators.UnweightedAggregationFactory):
-  """A factory whose processes come from a function of the values' type."""
+class _FactoryOf:
+  """A factory whose processes come from a function of the clients' types."""
 
-  def __init__(
-    self, create: Callable[[tff.Type], tff.templates.AggregationProcess]
-  ):
-    """Initializes the factory."""
-    self._create = create
-
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for values of `value_type`; see the base class."""
-    return self._create(values.check_float_leaves(value_type))
-
-
-class _WeightedFactory(tff.aggregators.WeightedAggregationFactory):
-  """A factory with weights whose processes come from a function."""
-
-  def __init__(self, create):
+  def __init__(self, create: Callable[..., tff.templates.AggregationProcess]):
     self._create = create
 
   def create(
-    self, value_type: Any, weight_type: Any
+    self, value_type: Any, *weight_type: Any
   ) -> tff.templates.AggregationProcess:
-    """Creates the process for `value_type`; see the base class."""
-    return self._create(values.check_float_leaves(value_type), weight_type)
+    """Creates the process for values of `value_type`; see the base class."""
+    return self._create(values.check_float_leaves(value_type), *weight_type)
+
+
+class UnweightedFactory(
+  _FactoryOf, tff.aggregators.UnweightedAggregationFactory
+):
+  """A factory of a function of the values' type."""
+
+
+class _WeightedFactory(_FactoryOf, tff.aggregators.WeightedAggregationFactory):
+  """A factory of a function of the types of values and weights."""
 
 
 def wrap_factory(

@@ -37,9 +37,8 @@ def local_gaussian_noise_factory(
 
   Guarantee: what is released has noise of standard deviation s. A round of
   other than P clients fails and releases nothing: its noise would tell how many
-  they were. So it is for cohorts of a fixed size, as the sampling 'fixed_size'
-  of a plan draws them. Cohorts whose size is secret need the noise of
-  `gaussian_noise_factory`, at the server.
+  they were. So cohorts have a fixed size, as the sampling 'fixed_size' of a
+  plan draws them; those of a secret size need `gaussian_noise_factory`.
 
   The server behind a secure summation sees no more than what is released. But
   it knows who is in each cohort, so that no sampling hides a client from it: a
@@ -49,19 +48,15 @@ def local_gaussian_noise_factory(
   other cohorts.
 
   What is released lies on a grid that depends on s and P alone, to which
-  clients' values are rounded towards zero.
+  clients' values are rounded towards zero. It does not clip; put it inside a
+  clip. The noise of each client, tensor and round comes from the random numbers
+  of the Linux kernel where the client runs, without which it fails: no secret
+  is in what is sent to clients. There is no key for repeatable runs, since an
+  aggregator cannot tell its clients apart.
 
-  It does not clip; put it inside a clip. Noise of its own for each client,
-  tensor and round comes from the random numbers of the Linux kernel where the
-  client runs, without which it fails: no secret is in what is sent to clients.
-  There is no key for repeatable runs, since an aggregator cannot tell its
-  clients apart.
-
-  Measurements:
+  Measurements, without those of `inner_agg_factory`, which have no noise:
     noise_stddev: s, that on the sum, `float32`.
     share_noise_stddev: s / sqrt(P), that of one client's share, `float32`.
-
-  What `inner_agg_factory` measures is dropped: it has no noise.
 
   State: `privacy_noise` (empty), `inner_agg`.
 
@@ -108,7 +103,6 @@ def noised_sum_factory(
   """
   share = noise_stddev / math.sqrt(clients_per_round)
   _check_room(share, sum_factory, clip.norm)
-  cohort = pipeline.Cohort(clients_per_round, clients_per_round)
 
   def build(value_type):
     clip_value = clip.build(value_type)
@@ -133,7 +127,9 @@ def noised_sum_factory(
       return collections.OrderedDict(privacy_noise=keys.initial_state(None))
 
     def release(total, kept, num_clients):
-      total = pipeline.check_cohort(total, num_clients, cohort)
+      total = pipeline.check_cohort(
+        total, num_clients, clients_per_round, clients_per_round
+      )
       return total, kept, constants
 
     return pipeline.Steps(sum_factory, initial, send, release)

@@ -23,18 +23,6 @@ NOISE_STATE = 'privacy_noise'
 _INNER = 'inner_agg'
 
 
-class Cohort(NamedTuple):
-  """Public bounds of a cohort whose clients bring the noise in shares.
-
-  The shares of n clients add up to noise that tells n, and so whether a client
-  was there. So the noise that is released is that of the largest cohort,
-  whatever n is, and a cohort outside of the bounds is an error and no release.
-  """
-
-  least: int
-  largest: int
-
-
 class Steps(NamedTuple):
   """What a round does, as functions of TensorFlow.
 
@@ -125,17 +113,23 @@ def build_factory(
   return factories.UnweightedFactory(create)
 
 
-def check_cohort(total: Any, num_clients: tf.Tensor, cohort: Cohort) -> Any:
-  """Returns a sum, in a graph that fails if the cohort is out of bounds."""
+def check_cohort(
+  total: Any, num_clients: tf.Tensor, least: int, largest: int
+) -> Any:
+  """Returns a sum, in a graph that fails if the cohort is out of bounds.
+
+  Shares of the noise of n clients tell n, and so whether a client was there. So
+  what is released has the noise of the largest cohort, whatever n is.
+  """
   checks = [
     tf.debugging.assert_greater_equal(
       num_clients,
-      cohort.least,
+      least,
       message='A cohort below `min_clients_per_round`: nothing is released.',
     ),
     tf.debugging.assert_less_equal(
       num_clients,
-      cohort.largest,
+      largest,
       message='A cohort above `max_clients_per_round`: nothing is released.',
     ),
   ]

@@ -13,7 +13,6 @@ import numpy as np
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
   clipping,
-  correlated_noise,
   factories,
   local_gaussian_noise,
   secure_sum,
@@ -22,6 +21,7 @@ from tff_clipping.aggregators import (
 from tff_clipping.aggregators.factories import SumFactory
 from tff_clipping.aggregators.noise import gaussian, keys
 from tff_clipping.mechanism import MECHANISM, Mechanism
+from tff_clipping.privacy.correlated_noise import NoiseStrategy
 
 
 def dp_mean_factory(
@@ -87,7 +87,7 @@ def correlated_dp_mean_factory(
   clipping_norm: float | Sequence[float],
   noise_multiplier: float,
   clients_per_round: float,
-  strategy: correlated_noise.NoiseStrategy,
+  strategy: NoiseStrategy,
   sum_factory: SumFactory | None = None,
   noise_key: keys.NoiseKey = None,
 ) -> SumFactory:
@@ -106,8 +106,8 @@ def correlated_dp_mean_factory(
   how the noise of a round depends on the rounds before. The record is of the
   kind 'correlated', and has the digest of the strategy.
   """
-  recurrence = correlated_noise.check_strategy(strategy)
-  digest = correlated_noise.strategy_digest(recurrence)
+  recurrence = server_noise.check_strategy(strategy)
+  digest = server_noise.strategy_digest(recurrence)
   return _mean_factory(
     server_noise.noised_sum_factory,
     dict(kind='correlated', strategy=digest),

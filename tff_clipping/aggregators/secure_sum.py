@@ -37,12 +37,12 @@ def secure_sum_factory(
   never lengthens an update, so that the sensitivity of the sum of clipped
   updates is c. An element loses less than a step, at most B * 1e-9; on a grid
   that is coarser, nothing. An element outside [-B, B] is clamped, and one that
-  is not a number becomes 0. No element of a clipped update is out of bounds,
-  nor with the noise of clients, which ends at 12.1 standard deviations.
+  is not a number becomes 0; clipped updates have none, nor with the noise of
+  clients, which ends at 12.1 standard deviations.
 
-  The server of `tff.backends.test` contexts and of `tff_clipping.runtime` adds
-  up the integers in the clear: they simulate the summation.
-  `distributed_gaussian_mean_factory` is for a modulus of fewer bits.
+  `tff.backends.test` and `tff_clipping.runtime` simulate the summation: their
+  server adds up in the clear. `distributed_gaussian_mean_factory` is for a
+  modulus of fewer bits.
 
   Measurements:
     secure_sum_bound: B, `float32`.
@@ -66,13 +66,7 @@ def secure_sum_factory(
 
 
 class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
-  """The factory that `secure_sum_factory` returns.
-
-  Attributes:
-    clipping_norm: c.
-    bound: B, the largest magnitude of an element that is not clamped.
-    step: A power of 2, of which sums are multiples.
-  """
+  """The factory of `secure_sum_factory`; its `bound` is B."""
 
   def __init__(self, clipping_norm: float, bound: float):
     """Initializes the factory; see `secure_sum_factory`."""
@@ -123,12 +117,9 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
 
 def is_plain_sum(factory: Any, bound: float = 0.0) -> bool:
-  """Returns whether a factory adds up values, and does nothing else to them.
+  """Returns whether a factory does nothing but add up values up to a bound.
 
-  Args:
-    factory: Sums the values.
-    bound: No element of a value is larger. A secure sum clamps what is beyond
-      its own bound, to a number off the grid.
+  A secure sum clamps what is beyond its own bound, to a number off the grid.
   """
   if type(factory) is SecureSumFactory:
     return bound <= factory.bound

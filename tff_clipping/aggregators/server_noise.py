@@ -1,6 +1,7 @@
 """Noise that the server adds to a sum, independent or correlated."""
 
 import collections
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,10 @@ from tff_clipping.aggregators import (
 )
 from tff_clipping.aggregators.factories import SumFactory
 from tff_clipping.aggregators.noise import gaussian, grid, keys, stream
+from tff_clipping.privacy.correlated_noise import (
+  NoiseRecurrence,
+  NoiseStrategy,
+)
 
 _SLOTS = 'slots'
 
@@ -37,18 +42,16 @@ def gaussian_noise_factory(
 
   Guarantee: if one client moves the result of `inner_agg_factory` by at most
   `s` in L2, a round is the Gaussian mechanism with noise multiplier
-  `noise_stddev / s`. What bounds `s` is a clip, outside or inside: this factory
-  does not clip. An empty cohort gives 0 + noise. An update that is not finite
-  becomes zero. Nobody checks what is composed by hand, and it has no record of
-  a mechanism: `dp_mean_factory` has one.
+  `noise_stddev / s`, in the numbers that are released: `aggregators.noise` has
+  the theorem. What bounds `s` is a clip, outside or inside: this factory does
+  not clip. An empty cohort gives 0 + noise. An update that is not finite
+  becomes zero. There is no record of a mechanism: `dp_mean_factory` has one.
 
-  The guarantee holds for the numbers that are released, by the theorem of
-  `aggregators.noise`. Clients' values are rounded towards zero to a grid of at
-  most 2^-29 standard deviations. An `inner_agg_factory` other than
-  `tff.aggregators.SumFactory`, such as a clip, or a secure sum that clamps, may
-  leave the grid: its result is rounded, and the noise is larger by a factor of
-  1 + 2^-24 sqrt(d), for d elements, which pays for the rounding up to a noise
-  multiplier of 32.
+  Clients' values are rounded towards zero to a grid of at most 2^-29 standard
+  deviations. An `inner_agg_factory` other than `tff.aggregators.SumFactory`,
+  such as a clip, or a secure sum that clamps, may leave the grid: its result is
+  rounded, and the noise is larger by a factor of 1 + 2^-24 sqrt(d), for d
+  elements, which pays for the rounding up to a noise multiplier of 32.
 
   Measurements:
     noise_stddev: The standard deviation, `float32`.
@@ -78,12 +81,88 @@ def gaussian_noise_factory(
   )
 
 
+def correlated_noise_factory(
+  strategy: NoiseStrategy,
+  noise_stddev: float,
+  inner_agg_factory: SumFactory | None = None,
+  *,
+  noise_key: keys.NoiseKey = None,
+) -> SumFactory:
+  """Adds noise that later rounds' noise partly takes back, at the SERVER.
+
+  At SERVER, `inner_agg_factory`'s result + the round's row of C^{-1} Z, where C
+  is the matrix of `strategy` and Z has a row of independent N(0,
+  `noise_stddev`^2) for each round. The rows come one by one, from one draw a
+  round and a few arrays of the size of the result: the bands of a banded
+  strategy less one, or the buffers of a BLT.
+
+  Guarantee: if one client moves the result of `inner_agg_factory` by at most
+  `s` in L2 in the rounds in which it takes part, all rounds together are one
+  Gaussian mechanism with noise multiplier `noise_stddev` / (`s` *
+  `strategy.compute_sensitivity(participation)`), under zeroing out one client;
+  Theorem 2 of `aggregators.noise` has the proof. What holds clients to
+  `participation` is the sampler; for clips and odd updates, see
+  `gaussian_noise_factory`.
+
+  Whoever has a state can subtract a part of the noise of later rounds: keep the
+  state secret. And a round must not be run again once its result has been
+  released: two results with the same noises of earlier rounds cost more than is
+  charged. `programs.run_private_round` never does.
+
+  What is released lies on a grid, of at most 2^-24 standard deviations of a
+  draw, to which clients' values are rounded towards zero. For n elements in T
+  rounds, the noise is larger by a factor of some 1 + 2^-24 sqrt(n T), which
+  pays for the rounding up to a noise multiplier of 32. Where a clip is inside
+  `inner_agg_factory`, sums are rounded too, with a factor of 1 + 2^-19 sqrt(n),
+  which pays up to `noise_stddev` / `s` = 32. For a larger multiplier of one
+  draw, put the clip outside, as `correlated_dp_mean_factory` does.
+
+  Measurements:
+    noise_stddev: That of one draw, `float32`.
+    strategy_digest: A string, by which `strategy` is told from others.
+
+  What `inner_agg_factory` measures is dropped, as by `gaussian_noise_factory`.
+
+  State: `privacy_noise`, with `round_num` (`int64`), `slots` (`float64`), what
+  is kept of the noises before, with a dimension for them before those of each
+  tensor, and `key` (`int64[2]`, as secret as the noise) if one was given;
+  `inner_agg`.
+
+  Args:
+    strategy: How the noise of a round depends on the rounds before. Its last
+      round is the last that can be run.
+    noise_stddev: The standard deviation of a draw; this and the others as for
+      `gaussian_noise_factory`.
+    inner_agg_factory: Sums the values.
+    noise_key: A seed, or `None`.
+
+  Raises:
+    ValueError: By `create`, if rounding moves the mechanism by more than a 64th
+      of the noise, as where noises of later rounds become ever larger.
+
+  Source: Denisov et al. 2022 (arXiv 2202.08312); for the strategies, see
+    `tff_clipping.privacy.correlated_noise`.
+  """
+  recurrence = check_strategy(strategy)
+  noise_stddev = check_noise_stddev(noise_stddev)
+  return noised_sum_factory(
+    noise_stddev,
+    factories.check_sum_factory('inner_agg_factory', inner_agg_factory),
+    noise_key=noise_key,
+    recurrence=recurrence,
+    constants={
+      'noise_stddev': np.float32(noise_stddev),
+      'strategy_digest': strategy_digest(recurrence),
+    },
+  )
+
+
 def noised_sum_factory(
   noise_stddev: float,
   sum_factory: SumFactory,
   *,
   noise_key: keys.NoiseKey,
-  recurrence: stream.NoiseRecurrence | None = None,
+  recurrence: NoiseRecurrence | None = None,
   clip: clipping.Clip = clipping.NO_CLIP,
   multiplier: float = grid.PAID_MULTIPLIER,
   denominator: float = 1.0,
@@ -115,7 +194,7 @@ def noised_sum_factory(
       if recurrence is not None:
         state[keys.ROUND] = tf.constant(0, tf.int64)
         state[_SLOTS] = [
-          tf.zeros([recurrence.read_weights.shape[1], *spec.shape], tf.float64)
+          tf.zeros([recurrence.num_slots, *spec.shape], tf.float64)
           for spec in specs
         ]
       return collections.OrderedDict(privacy_noise=state)
@@ -173,3 +252,30 @@ def check_noise_stddev(noise_stddev: Any) -> float:
       'of another.'
     )
   return number
+
+
+def check_strategy(strategy: Any) -> NoiseRecurrence:
+  """Returns the noise of a strategy as a stream."""
+  recurrence = getattr(strategy, 'recurrence', None)
+  if recurrence is None:
+    raise TypeError(
+      '`strategy` must be a noise strategy, such as `privacy.blt_strategy` '
+      f'returns, found {strategy!r}.'
+    )
+  return recurrence
+
+
+def strategy_digest(recurrence: NoiseRecurrence) -> str:
+  """Returns a string that tells a stream of noise from others.
+
+  It is a digest of the tables, to the last bit. A strategy that was written
+  down and read back has the same. One that is optimised anew may have another,
+  on another processor or with another version of SciPy.
+  """
+  digest = hashlib.blake2b(digest_size=8)
+  for name, table in recurrence._asdict().items():
+    # Zero has no sign then.
+    table = np.asarray(table, np.float64) + 0.0
+    digest.update(f'{name} {table.shape};'.encode())
+    digest.update(table.tobytes())
+  return digest.hexdigest()

@@ -19,6 +19,7 @@ import tensorflow_federated as tff
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import canary_products
 from tff_clipping.learning import keras_classes
+from tff_clipping.privacy.audit import Canaries
 
 _EXAMPLES = 'examples'
 _MARK = 'canary'
@@ -26,7 +27,7 @@ _MARK = 'canary'
 
 def add_canaries(
   model_fn: Callable[[], tff.learning.models.VariableModel],
-  canaries: canary_products.Canaries,
+  canaries: Canaries,
   *,
   gradient_norm: float,
 ) -> Callable[[], tff.learning.models.VariableModel]:

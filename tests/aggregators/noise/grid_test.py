@@ -83,16 +83,6 @@ def test_values_are_rounded_to_the_grid():
   )
 
 
-@pytest.mark.parametrize(
-  ('multiplier', 'expected'),
-  [(1.0, 1 / (1 - 2.0**-22)), (64.0, 1 / (1 - 2.0**-21))],
-)
-def test_rounding_is_paid_for_up_to_the_noise_multiplier(multiplier, expected):
-  found = grid.noise_factor(16, 2.0**-29, multiplier)
-  assert found == expected
-  assert grid.noise_factor(16, 0.0, multiplier) == 1.0
-
-
 @pytest.mark.parametrize('stddev', [1.0, 2.0, 3.0])
 @pytest.mark.parametrize('num_shares', [2, 4, 9])
 def test_a_sum_of_rounded_shares_is_rounded_gaussian_noise(num_shares, stddev):

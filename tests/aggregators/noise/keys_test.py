@@ -25,18 +25,6 @@ def _process(**kwargs):
   ).create(_VECTOR)
 
 
-def _correlations(draws):
-  return np.abs(np.corrcoef(draws) - np.eye(len(draws)))
-
-
-def test_fresh_noise_is_another_whenever_a_round_runs():
-  process = _process()
-  state = process.initialize()
-  draws = [process.next(state, _zeros()).result for _ in range(3)]
-  # Five standard errors, for each of 3 pairs.
-  assert np.max(_correlations(draws)) < 5 / np.sqrt(4000)
-
-
 def test_a_seed_gives_each_round_noise_of_its_own_that_repeats():
   process = _process(noise_key=(1, 2))
   state, draws = process.initialize(), []
@@ -45,7 +33,8 @@ def test_a_seed_gives_each_round_noise_of_its_own_that_repeats():
     np.testing.assert_array_equal(first.result, second.result)
     draws.append(first.result)
     state = first.state
-  assert np.max(_correlations(draws)) < 5 / np.sqrt(4000)
+  # Five standard errors, for each of 3 pairs.
+  assert np.max(np.abs(np.corrcoef(draws) - np.eye(3))) < 5 / np.sqrt(4000)
 
 
 def test_the_seed_comes_from_the_state_and_not_from_the_process():

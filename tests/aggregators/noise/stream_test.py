@@ -178,41 +178,41 @@ def _shift_by_sums(recurrence):
   return math.sqrt(total)
 
 
-def test_the_rounding_of_float64_counts_where_noises_are_large():
-  # Two phases of three slots, with weights of all kinds. Slots are large.
+def _with_large_slots():
+  """Returns two phases of three slots, with weights of all kinds."""
   rng = np.random.default_rng(1)
-  recurrence = correlated_noise.NoiseRecurrence(
+  return correlated_noise.NoiseRecurrence(
     phases=np.array([0, 1, 1, 0, 1, 0, 0, 1]),
     read_weights=rng.normal(size=[2, 3]),
     keep_weights=rng.uniform(0.5, 1, [2, 3]),
     write_weights=rng.normal(size=[2, 3]) * 14,
   )
-  found = stream.rounding_shift(recurrence)
-  # A good part of it is that of `float64`.
-  assert found > 1.2 * math.sqrt(8) * 2.0**-29
-  assert found == pytest.approx(_shift_by_sums(recurrence), rel=1e-6, abs=0)
 
 
-def test_a_sum_of_rounded_slots_is_rounded():
-  recurrence = correlated_noise.NoiseRecurrence(
-    phases=np.zeros(12, np.int64),
-    read_weights=np.array([[300.0, 0.5]]),
-    keep_weights=np.array([[0.9, 0.0]]),
-    write_weights=np.array([[1e-3, 1.0]]),
-  )
-  found = stream.rounding_shift(recurrence) - 2.0**-29 * math.sqrt(12)
-  by_sums = _shift_by_sums(recurrence) - 2.0**-29 * math.sqrt(12)
-  assert found == pytest.approx(by_sums, rel=1e-6, abs=0)
+_SUM_OF_ROUNDED_SLOTS = correlated_noise.NoiseRecurrence(
+  phases=np.zeros(12, np.int64),
+  read_weights=np.array([[300.0, 0.5]]),
+  keep_weights=np.array([[0.9, 0.0]]),
+  write_weights=np.array([[1e-3, 1.0]]),
+)
 
 
-@pytest.mark.parametrize('name', list(_STRATEGIES))
-def test_the_shift_of_a_strategy_is_that_of_sums_over_roundings(name):
-  recurrence = _STRATEGIES[name].recurrence
-  # But for the rounding to the grid, which is nearly all of it.
-  found = stream.rounding_shift(recurrence) - 2.0**-29 * math.sqrt(12)
-  by_sums = _shift_by_sums(recurrence) - 2.0**-29 * math.sqrt(12)
-  assert found > 0
-  assert found == pytest.approx(by_sums, rel=1e-3, abs=0)
+@pytest.mark.parametrize(
+  ('recurrence', 'least', 'tolerance'),
+  [
+    # A good part of it is that of `float64`.
+    (_with_large_slots(), 0.2, 1e-6),
+    (_SUM_OF_ROUNDED_SLOTS, 0, 1e-6),
+    *((each.recurrence, 0, 1e-3) for each in _STRATEGIES.values()),
+  ],
+)
+def test_the_shift_is_that_of_sums_over_roundings(recurrence, least, tolerance):
+  # But for the rounding to the grid, which is nearly all of it in most.
+  to_grid = 2.0**-29 * math.sqrt(len(recurrence.phases))
+  found = stream.rounding_shift(recurrence) - to_grid
+  by_sums = _shift_by_sums(recurrence) - to_grid
+  assert found > least * to_grid
+  assert found == pytest.approx(by_sums, rel=tolerance, abs=0)
 
 
 def test_the_largest_noise_is_2_to_the_22_deviations():

@@ -8,7 +8,7 @@ import pytest
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators, privacy
-from tff_clipping.aggregators.correlated_noise import strategy_digest
+from tff_clipping.aggregators.server_noise import strategy_digest
 from tff_clipping.mechanism import ADAPTS, Mechanism
 from tff_clipping.programs.checks import records
 

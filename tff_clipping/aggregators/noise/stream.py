@@ -6,12 +6,12 @@ from the noises that were added, and from nothing else.
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from tff_clipping.aggregators.noise import gaussian, grid
+from tff_clipping.privacy.correlated_noise import NoiseRecurrence
 
 # The step of what is released, in steps of the draws, where these are mixed:
 # each point is reached.
@@ -30,35 +30,9 @@ _LARGEST_NOISE = 2.0**22
 _ROUNDING = 2.0**-53
 
 
-class NoiseRecurrence(Protocol):
-  """Noise as a stream; see `privacy.correlated_noise.NoiseRecurrence`.
-
-  The noise of a round is its draw plus the sum of `read_weights` times the
-  slots. Each slot then becomes `keep_weights` times itself plus `write_weights`
-  times the noise. Round t has row `phases[t]` of these tables, which have the
-  shape [num_phases, num_slots].
-  """
-
-  @property
-  def phases(self) -> np.ndarray:
-    """The row of the tables for each round, of shape [num_rounds]."""
-
-  @property
-  def read_weights(self) -> np.ndarray:
-    """What the slots count for."""
-
-  @property
-  def keep_weights(self) -> np.ndarray:
-    """The share of each slot that stays."""
-
-  @property
-  def write_weights(self) -> np.ndarray:
-    """How much of the noise goes to each slot."""
-
-
 def num_steps(recurrence: NoiseRecurrence) -> int:
   """Returns the step of what is released, in steps of the draws."""
-  return _STEPS if recurrence.read_weights.shape[1] else 1
+  return _STEPS if recurrence.num_slots else 1
 
 
 def next_noise(
@@ -71,7 +45,8 @@ def next_noise(
   """Returns the noise of a round and what is kept after it.
 
   Args:
-    recurrence: How the noises follow from the draws.
+    recurrence: How the noises follow from the draws; its docstring has the
+      formulas.
     stddev: The standard deviation of a draw.
     key: Of the round's draws.
     round_num: The round, from 0. One that `recurrence` has no noise for fails.
@@ -119,7 +94,7 @@ def rounding_shift(recurrence: NoiseRecurrence) -> float:
   where nothing is kept, and infinite where noises become so large that
   `float64` does not hold them on their grid.
   """
-  num_slots = recurrence.read_weights.shape[1]
+  num_slots = recurrence.num_slots
   if not num_slots:
     return 0.0
   # Of what is kept for one element: covariance, and how far it is off.

@@ -40,9 +40,6 @@ _LOW_BITS = 47
 # bits are the same.
 _MIN_COMPILED = 2**13
 
-# What `alias_table` returns, as tensors.
-Table = tuple[tf.Tensor, tf.Tensor]
-
 
 def gaussian_weights(stddev: float, num_weights: int) -> list[int]:
   """Returns exp(-k^2 / (2 `stddev`^2)) for k = 0, 1, ..., times 2^256."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import correlated_noise
+from tff_clipping.aggregators import server_noise
 from tff_clipping.mechanism import MECHANISM, Mechanism
 from tff_clipping.privacy import BasePlan, CorrelatedNoisePlan, PrivacyPlan
 
@@ -89,7 +89,7 @@ def check_mechanism(metrics: Any, plan: BasePlan) -> Mechanism | None:
       'clients_per_round', plan.clients_per_round, record.clients_per_round
     )
   if isinstance(plan, CorrelatedNoisePlan):
-    expected = correlated_noise.strategy_digest(plan.strategy.recurrence)
+    expected = server_noise.strategy_digest(plan.strategy.recurrence)
     if record.strategy != expected:
       raise _other(
         'strategy',
