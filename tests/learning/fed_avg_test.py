@@ -73,20 +73,9 @@ def _build(store, **kwargs):
   return learning.build_fed_avg(linear_models.model_fn, **settings)
 
 
-def _run(process, cohorts):
-  """Returns the trainable weights after each round, and the last metrics."""
-  state = process.initialize()
-  weights = [process.get_model_weights(state).trainable]
-  for cohort in cohorts:
-    output = process.next(state, list(cohort))
-    state = output.state
-    weights.append(process.get_model_weights(state).trainable)
-  return weights, output.metrics
-
-
 def _numpy_fed_avg(initial, cohorts, clipping_norm=math.inf, denominator=None):
   """The pseudocode of Algorithms FedAvg and CE-FedAvg, in NumPy."""
-  x = initial[0][:, 0].astype(float)
+  x = initial.astype(float)
   models = [x]
   for t, cohort in enumerate(cohorts):
     differences = [
@@ -117,17 +106,12 @@ _COHORTS = (
 )
 
 
-def _assert_same_models(found, expected):
-  np.testing.assert_allclose(
-    [weights[:, 0] for (weights,) in found], expected, atol=1e-5
-  )
-
-
 def test_fed_avg_follows_the_pseudocode(process):
-  weights, _ = _run(process, _COHORTS)
-  _assert_same_models(weights, _numpy_fed_avg(weights[0], _COHORTS))
+  models, _ = linear_models.run(process, _COHORTS)
+  expected = _numpy_fed_avg(models[0], _COHORTS)
+  np.testing.assert_allclose(models, expected, atol=1e-5)
   # And it moves: the comparison is not one of equal initial models.
-  assert np.abs(weights[-1][0] - weights[0][0]).max() > 0.05
+  assert np.abs(models[-1] - models[0]).max() > 0.05
 
 
 @pytest.mark.slow
@@ -149,29 +133,27 @@ def test_fed_avg_follows_the_pseudocode(process):
 )
 def test_clipped_fed_avg_follows_the_pseudocode(store, aggregator, denominator):
   process = _build(store, model_aggregator=aggregator)
-  weights, _ = _run(process, _COHORTS)
-  expected = _numpy_fed_avg(weights[0], _COHORTS, _CLIPPING_NORM, denominator)
-  _assert_same_models(weights, expected)
+  models, _ = linear_models.run(process, _COHORTS)
+  expected = _numpy_fed_avg(models[0], _COHORTS, _CLIPPING_NORM, denominator)
+  np.testing.assert_allclose(models, expected, atol=1e-5)
   # The clip is at work.
-  unclipped = _numpy_fed_avg(weights[0], _COHORTS, denominator=denominator)
+  unclipped = _numpy_fed_avg(models[0], _COHORTS, denominator=denominator)
   assert np.abs(unclipped[-1] - expected[-1]).max() > 0.01
 
 
 def test_an_empty_cohort_changes_nothing(process):
-  weights, metrics = _run(process, [()])
-  for before, after in zip(*weights, strict=True):
-    np.testing.assert_array_equal(before, after)
+  models, (metrics,) = linear_models.run(process, [()])
+  np.testing.assert_array_equal(*models)
   assert not metrics['finalizer']['update_non_finite']
 
 
 @pytest.mark.slow
 def test_equal_seeds_give_equal_bits_and_others_do_not(store, process):
-  first, _ = _run(process, _COHORTS)
-  second, _ = _run(_build(store), _COHORTS)
-  other, _ = _run(_build(store, seed=_SEED + 1), _COHORTS)
-  for a, b in zip(first[-1], second[-1], strict=True):
-    np.testing.assert_array_equal(a, b)
-  assert np.any(first[-1][0] != other[-1][0])
+  first, _ = linear_models.run(process, _COHORTS)
+  second, _ = linear_models.run(_build(store), _COHORTS)
+  other, _ = linear_models.run(_build(store, seed=_SEED + 1), _COHORTS)
+  np.testing.assert_array_equal(first, second)
+  assert np.any(first[-1] != other[-1])
 
 
 def test_a_client_shuffles_differently_in_each_round():
@@ -201,33 +183,25 @@ def test_every_pass_takes_every_example_once(num_examples):
 def test_update_measurements_are_norms_and_angles_in_cohort_order(
   measured_process,
 ):
-  process = measured_process
-  state = process.initialize()
-  before = process.get_model_weights(state).trainable
-  output = process.next(state, list(_COHORTS[0]))
-  measured = output.metrics['client_work']
-  assert np.all(np.isnan(measured['angle_degrees']))
-  after = process.get_model_weights(output.state).trainable
-  step = np.concatenate(
-    [(a - b).ravel() for a, b in zip(after, before, strict=True)]
-  )
-
+  cohorts = [_COHORTS[0], ['00003'], ['00001', '00003', '00002']]
   # One client alone: its update is the global update.
-  alone = process.next(output.state, ['00003'])
-  moved = process.get_model_weights(alone.state).trainable
-  update = np.concatenate(
-    [(a - b).ravel() for a, b in zip(moved, after, strict=True)]
-  )
-  several = process.next(output.state, ['00001', '00003', '00002'])
-  norms = several.metrics['client_work']['update_norm']
-  angles = several.metrics['client_work']['angle_degrees']
-  cosine = update @ step / np.linalg.norm(update) / np.linalg.norm(step)
-  np.testing.assert_allclose(norms[1], np.linalg.norm(update), rtol=1e-5)
-  np.testing.assert_allclose(angles[1], np.degrees(np.arccos(cosine)), 1e-4)
-  assert len(norms) == len(angles) == 3
-  aggregate = alone.metrics['aggregate']
-  np.testing.assert_allclose(aggregate['update_norm'], norms[1], rtol=1e-5)
-  np.testing.assert_allclose(aggregate['angle_degrees'], angles[1], rtol=1e-4)
+  models, (first, alone, _) = linear_models.run(measured_process, cohorts)
+  _, (_, several) = linear_models.run(measured_process, cohorts[::2])
+  assert np.all(np.isnan(first['client_work']['angle_degrees']))
+  step, update = np.diff(models.astype(float), axis=0)[:2]
+  norm = np.linalg.norm(update)
+  angle = np.degrees(np.arccos(update @ step / norm / np.linalg.norm(step)))
+  measured = several['client_work']
+  assert len(measured['update_norm']) == len(measured['angle_degrees']) == 3
+  for norms, angles in (
+    (measured['update_norm'][1], measured['angle_degrees'][1]),
+    (
+      alone['aggregate']['update_norm'],
+      alone['aggregate']['angle_degrees'],
+    ),
+  ):
+    np.testing.assert_allclose(norms, norm, rtol=1e-5)
+    np.testing.assert_allclose(angles, angle, rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -260,24 +234,21 @@ def test_updates_of_any_types_are_measured(store, dtypes, clips_models):
     if clips_models
     else learning.build_fed_avg(model_fn, **settings)
   )
-  state = process.initialize()
-  for _ in range(2):
-    output = process.next(state, list(_COHORTS[0]))
-    state = output.state
-  measured = output.metrics['client_work']
+  _, (_, metrics) = linear_models.run(process, [_COHORTS[0]] * 2)
+  measured = metrics['client_work']
   assert measured['update_norm'].dtype == np.float32
   assert (measured['update_norm'] > 0).all()
   assert np.isfinite(measured['angle_degrees']).all()
-  assert output.metrics['aggregate']['update_norm'] > 0
+  assert metrics['aggregate']['update_norm'] > 0
 
 
 @pytest.mark.slow
 def test_datasets_as_client_values(store, dataset_process):
   datasets = [store.create_dataset(client) for client in store.client_ids]
-  first, _ = _run(dataset_process, [datasets])
-  second, _ = _run(dataset_process, [datasets])
-  assert np.abs(first[1][0] - first[0][0]).max() > 0.01
-  np.testing.assert_array_equal(first[1][0], second[1][0])
+  first, _ = linear_models.run(dataset_process, [datasets])
+  second, _ = linear_models.run(dataset_process, [datasets])
+  assert np.abs(first[1] - first[0]).max() > 0.01
+  np.testing.assert_array_equal(first, second)
 
 
 def _failing_at(place):
@@ -343,7 +314,7 @@ def test_a_client_that_diverged_is_not_seen_in_a_private_model():
 
 
 def test_a_client_without_examples_sends_zeros(measured_process):
-  _, metrics = _run(measured_process, [('00000', '00004')])
+  _, (metrics,) = linear_models.run(measured_process, [('00000', '00004')])
   norms = metrics['client_work']['update_norm']
   assert norms[0] > 0
   assert norms[1] == 0
@@ -351,8 +322,8 @@ def test_a_client_without_examples_sends_zeros(measured_process):
 
 @pytest.mark.slow
 def test_server_optimizer_takes_the_place_of_the_plain_step(store, process):
-  plain, _ = _run(process, _COHORTS)
-  same, _ = _run(
+  plain, _ = linear_models.run(process, _COHORTS)
+  same, _ = linear_models.run(
     _build(
       store,
       server_learning_rate=None,
@@ -362,17 +333,7 @@ def test_server_optimizer_takes_the_place_of_the_plain_step(store, process):
     ),
     _COHORTS,
   )
-  np.testing.assert_array_equal(plain[-1][0], same[-1][0])
-
-
-def test_set_model_weights(process):
-  state = process.initialize()
-  weights = process.get_model_weights(state)
-  other = tff.learning.models.ModelWeights(
-    [w + 1 for w in weights.trainable], []
-  )
-  found = process.get_model_weights(process.set_model_weights(state, other))
-  np.testing.assert_array_equal(found.trainable[0], other.trainable[0])
+  np.testing.assert_array_equal(plain, same)
 
 
 @pytest.mark.parametrize(

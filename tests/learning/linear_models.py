@@ -88,6 +88,26 @@ def weights(values) -> tff.learning.models.ModelWeights:
   )
 
 
+def run(
+  process: tff.learning.templates.LearningProcess,
+  cohorts: Sequence[Sequence],
+) -> tuple[np.ndarray, list]:
+  """Returns the models before and after each round, and the rounds' metrics.
+
+  Args:
+    process: Trains the model, from its first state.
+    cohorts: The clients of each round.
+  """
+  state, models, metrics = process.initialize(), [], []
+  for cohort in cohorts:
+    models.append(process.get_model_weights(state).trainable[0][:, 0])
+    output = process.next(state, list(cohort))
+    state = output.state
+    metrics.append(output.metrics)
+  models.append(process.get_model_weights(state).trainable[0][:, 0])
+  return np.array(models), metrics
+
+
 def loss(w: np.ndarray, rows: np.ndarray) -> float:
   """Returns the mean loss of some examples, in float64."""
   data = examples()

@@ -52,19 +52,6 @@ def _build(store, **kwargs):
   )
 
 
-def _run(process, cohorts):
-  """Returns the model after each round as a vector, and all metrics."""
-  state = process.initialize()
-  models = [process.get_model_weights(state).trainable[0].ravel()]
-  metrics = []
-  for cohort in cohorts:
-    output = process.next(state, list(cohort))
-    state = output.state
-    models.append(process.get_model_weights(state).trainable[0].ravel())
-    metrics.append(output.metrics)
-  return models, metrics
-
-
 def _local_model(x, client_id, t):
   """Returns x_i^{t,Q} as Algorithm 1 makes it, in float64."""
   return x + one_client.descend(
@@ -101,7 +88,7 @@ def test_follows_the_pseudocode(store, clipping_all, clipping_norm):
   process = clipping_all
   if clipping_norm != 0.4:
     process = _build(store, clipping_norm=clipping_norm, measure_updates=True)
-  models, metrics = _run(process, _COHORTS)
+  models, metrics = linear_models.run(process, _COHORTS)
   norms = _assert_follows_the_pseudocode(models, metrics, clipping_norm)
   # All are clipped by the first, and some by the second.
   assert (norms > 0.4).all()
@@ -122,13 +109,13 @@ def _assert_follows_the_pseudocode(models, metrics, clipping_norm):
 @pytest.mark.slow
 def test_a_large_threshold_is_fed_avg(store):
   plain = learning.build_fed_avg(linear_models.model_fn, **_settings(store))
-  expected, _ = _run(plain, _COHORTS)
-  models, _ = _run(_build(store, clipping_norm=1e3), _COHORTS)
+  expected, _ = linear_models.run(plain, _COHORTS)
+  models, _ = linear_models.run(_build(store, clipping_norm=1e3), _COHORTS)
   np.testing.assert_allclose(models, expected, atol=1e-6)
 
 
 def test_an_empty_cohort_changes_nothing(clipping_all):
-  models, _ = _run(clipping_all, [()])
+  models, _ = linear_models.run(clipping_all, [()])
   np.testing.assert_array_equal(models[0], models[1])
 
 
@@ -191,8 +178,8 @@ def _sum_after(process, cohort, start, clients_per_round):
 @pytest.mark.slow
 def test_noise_on_models_changes_nothing_else(private, clipping_all):
   cohorts = [('00000', '00002'), ('00001', '00002')]
-  expected, _ = _run(clipping_all, cohorts)
-  models, _ = _run(private, cohorts)
+  expected, _ = linear_models.run(clipping_all, cohorts)
+  models, _ = linear_models.run(private, cohorts)
   np.testing.assert_allclose(models, expected, atol=1e-6)
 
 

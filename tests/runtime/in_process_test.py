@@ -80,6 +80,34 @@ def _secure_sums(values):
   )
 
 
+@tff.tensorflow.computation(
+  tff.to_type(collections.OrderedDict(name=np.str_, size=np.int32))
+)
+def _length(value):
+  return tf.strings.length(value['name']) + value['size']
+
+
+_BATCHES = tff.SequenceType(tff.TensorType(np.int32, [None]))
+
+
+@tff.tensorflow.computation(_BATCHES)
+def _total(dataset):
+  return dataset.reduce(0, lambda s, batch: s + tf.reduce_sum(batch))
+
+
+def _sum_of(work):
+  """Returns the sum of what each client makes of its value."""
+  clients = tff.FederatedType(work.type_signature.parameter, tff.CLIENTS)
+  return tff.federated_computation(
+    lambda values: tff.federated_sum(tff.federated_map(work, values)), clients
+  )
+
+
+@tff.tensorflow.computation(np.int64)
+def _count_to(x):
+  return tf.data.Dataset.range(x).map(lambda i: {'b': i, 'a': 2 * i})
+
+
 @pytest.mark.parametrize(
   ('computation', 'arguments', 'expected'),
   [
@@ -94,9 +122,21 @@ def _secure_sums(values):
       dict(ints=3, offset=10, floats=0.75),
     ),
     (_secure_sums, ([2**20, 123, 999, 0],), (1049698, 1049698, 698)),
+    (
+      _sum_of(_length),
+      ([dict(name='abc', size=1), dict(size=2, name=b'de')],),
+      8,
+    ),
+    (_sum_of(_total), ([[np.arange(3, dtype=np.int32), [4]], []],), 7),
+    (
+      _sum_of(_total),
+      ([tf.data.Dataset.range(4, output_type=tf.int32).batch(3)],),
+      6,
+    ),
+    (_count_to, (np.int64(3),), [dict(b=i, a=2 * i) for i in range(3)]),
   ],
 )
-def test_rounds_without_and_with_each_placement(
+def test_rounds_and_values_of_each_placement_and_kind(
   computation, arguments, expected
 ):
   assert computation(*arguments) == expected
@@ -214,44 +254,6 @@ def test_results_have_the_containers_of_their_type():
   assert take(result) == 2.0
 
 
-def test_strings_and_structures_as_client_values():
-  @tff.tensorflow.computation(
-    tff.to_type(collections.OrderedDict(name=np.str_, size=np.int32))
-  )
-  def length(value):
-    return tf.strings.length(value['name']) + value['size']
-
-  @tff.federated_computation(
-    tff.FederatedType(length.type_signature.parameter, tff.CLIENTS)
-  )
-  def comp(values):
-    return tff.federated_sum(tff.federated_map(length, values))
-
-  values = [dict(name='abc', size=1), dict(size=2, name=b'de')]
-  assert comp(values) == 8
-
-
-@pytest.mark.parametrize('as_list', [True, False])
-def test_data_sets_as_client_values(as_list):
-  batch_type = tff.TensorType(np.int32, [None])
-
-  @tff.tensorflow.computation(tff.SequenceType(batch_type))
-  def total(dataset):
-    return dataset.reduce(0, lambda s, batch: s + tf.reduce_sum(batch))
-
-  @tff.federated_computation(
-    tff.FederatedType(tff.SequenceType(batch_type), tff.CLIENTS)
-  )
-  def comp(datasets):
-    return tff.federated_sum(tff.federated_map(total, datasets))
-
-  if as_list:
-    values = [[np.arange(3, dtype=np.int32), np.array([4], np.int32)], []]
-  else:
-    values = [tf.data.Dataset.range(4, output_type=tf.int32).batch(3)]
-  assert comp(values) == (7 if as_list else 6)
-
-
 @pytest.mark.slow
 def test_the_noise_of_a_key_does_not_depend_on_the_cores(monkeypatch):
   # Many tensors, whose noise is drawn at the same time where there are cores.
@@ -298,14 +300,6 @@ def test_structures_as_arguments_have_the_names_of_the_type_or_none():
   assert take(tff.structure.Struct.named(a=3)) == 3
   with pytest.raises(TypeError, match='must be of type'):
     take(tff.structure.Struct.named(b=3))
-
-
-def test_a_data_set_as_the_result():
-  @tff.tensorflow.computation(np.int64)
-  def count_to(x):
-    return tf.data.Dataset.range(x).map(lambda i: {'b': i, 'a': 2 * i})
-
-  assert count_to(np.int64(3)) == [dict(b=i, a=2 * i) for i in range(3)]
 
 
 @pytest.mark.slow
@@ -421,10 +415,7 @@ def test_memory_layout_of_an_argument_does_not_matter(array):
   def weigh(matrix):
     return matrix * tf.range(12, dtype=tf.float32)[:, tf.newaxis][:3]
 
-  @tff.federated_computation(tff.FederatedType(matrix_type, tff.CLIENTS))
-  def comp(values):
-    return tff.federated_sum(tff.federated_map(weigh, values))
-
+  comp = _sum_of(weigh)
   expected = 2 * _MATRIX * np.arange(3, dtype=np.float32)[:, np.newaxis]
   for _ in range(2):
     np.testing.assert_array_equal(comp([array, array]), expected)

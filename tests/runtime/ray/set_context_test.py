@@ -20,14 +20,6 @@ def test_without_ray_the_extra_is_named(monkeypatch):
   assert "pip install '.[cluster]'" in str(error.value)
 
 
-@pytest.mark.parametrize(
-  'address', ['somewhere', '10.0.0.1', 'ray://10.0.0.1:10001', ':6379', '']
-)
-def test_an_address_that_is_none_is_refused(address):
-  with pytest.raises(ValueError, match='`address` must be'):
-    runtime.set_ray_context(address=address)
-
-
 def test_nobody_at_the_address_is_said_at_once():
   with socket.socket() as unused:
     unused.bind(('127.0.0.1', 0))
@@ -37,26 +29,37 @@ def test_nobody_at_the_address_is_said_at_once():
   assert address in str(error.value)
 
 
-@pytest.mark.parametrize(
-  'name', ['num_workers', 'threads_per_worker', 'num_shards']
-)
-@pytest.mark.parametrize(
-  ('value', 'error'), [(0, ValueError), (1.5, TypeError), (True, TypeError)]
-)
-def test_bad_counts_are_refused(name, value, error):
-  with pytest.raises(error, match=f'`{name}`'):
-    runtime.set_ray_context(**{name: value})
+_COUNTS = ('num_workers', 'threads_per_worker', 'num_shards')
 
 
 @pytest.mark.parametrize(
-  ('value', 'error'),
-  [(0, ValueError), (float('nan'), ValueError), ('1', TypeError)],
+  ('arguments', 'error', 'message'),
+  [
+    *(
+      ({'address': address}, ValueError, '`address` must be')
+      for address in ('somewhere', '10.0.0.1', 'ray://10.0.0.1:10001', ':1', '')
+    ),
+    *(
+      ({name: value}, error, f'`{name}` must be')
+      for name in _COUNTS
+      for value, error in ((0, ValueError), (1.5, TypeError), (True, TypeError))
+    ),
+    *(
+      ({'max_client_seconds': value}, error, '`max_client_seconds` must be')
+      for value, error in (
+        (0, ValueError),
+        (float('nan'), ValueError),
+        ('1', TypeError),
+      )
+    ),
+    ({'num_gpus': -1}, ValueError, '`num_gpus` must'),
+    (
+      {'required_paths': ['store']},
+      ValueError,
+      '`required_paths` must be absolute',
+    ),
+  ],
 )
-def test_a_bad_limit_of_a_client_is_refused(value, error):
-  with pytest.raises(error, match='`max_client_seconds`'):
-    runtime.set_ray_context(max_client_seconds=value)
-
-
-def test_a_relative_path_is_refused():
-  with pytest.raises(ValueError, match='`required_paths` must be absolute'):
-    runtime.set_ray_context(required_paths=['store'])
+def test_bad_arguments_are_refused(arguments, error, message):
+  with pytest.raises(error, match=message):
+    runtime.set_ray_context(**arguments)
