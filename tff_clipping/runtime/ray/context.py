@@ -55,7 +55,7 @@ class RayContext(tff.framework.SyncContext, contextlib.AbstractContextManager):
       1, len(os.sched_getaffinity(0)) // threads
     )
     with contextlib.ExitStack() as stack:
-      stack.enter_context(_connect(address, num_cpus=num_workers * threads))
+      _connect(address, num_cpus=num_workers * threads, stack=stack)
       self._workers = Workers(**workers)
       stack.callback(self._workers.close)
       # Not in the main thread: Ray does not let through what a signal's handler
@@ -91,76 +91,67 @@ class RayContext(tff.framework.SyncContext, contextlib.AbstractContextManager):
     clients = [[portable(leaf) for leaf in client] for client in clients]
     _check_portable(clients)
     stop = threading.Event()
-    result = self._thread.submit(
-      self._run, comp, compiled, server, clients, stop
-    )
+
+    def run():
+      if compiled not in self._sent:
+        self._sent[compiled] = ray.put(
+          tff.framework.serialize_computation(comp)
+        )
+      broadcast = ray.put(compiled.prepare(server))
+      sums = self._workers.run(
+        self._sent[compiled], broadcast, clients, self.num_shards, stop
+      )
+      with contextlib.closing(sums):
+        accumulator = functools.reduce(compiled.merge, sums)
+      return compiled.finish(server, accumulator)
+
+    result = self._thread.submit(run)
     try:
       return result.result()
     finally:
       stop.set()
       concurrent.futures.wait([result])
 
-  def _run(
-    self,
-    comp: tff.framework.ConcreteComputation,
-    compiled: MapReduceRound,
-    server: Sequence,
-    clients: Sequence[Sequence],
-    stop: threading.Event,
-  ):
-    """Returns what `comp`, which is `compiled`, makes of its argument."""
-    if compiled not in self._sent:
-      self._sent[compiled] = ray.put(tff.framework.serialize_computation(comp))
-    broadcast = ray.put(compiled.prepare(server))
-    sums = self._workers.run(
-      self._sent[compiled], broadcast, clients, self.num_shards, stop
-    )
-    with contextlib.closing(sums):
-      accumulator = functools.reduce(compiled.merge, sums)
-    return compiled.finish(server, accumulator)
 
+def _connect(
+  address: str | None, *, num_cpus: int, stack: contextlib.ExitStack
+) -> None:
+  """Connects to a cluster, or starts Ray here with `num_cpus` CPUs.
 
-@contextlib.contextmanager
-def _connect(address: str | None, *, num_cpus: int) -> Iterator[None]:
-  """Connects to a cluster, or starts Ray here for as long as the body runs.
-
-  A connection that the program has made before is used, and kept. A Ray that is
-  started has `num_cpus` CPUs.
+  A connection that the program has made before is used, and kept. Another one,
+  and what was started, ends with `stack`.
   """
   if address is None and ray.is_initialized():
-    yield
     return
-  with contextlib.ExitStack() as stack:
-    options: dict[str, Any] = dict(address=address)
-    if address is None:
-      if ray.util.get_node_ip_address() != _LOOPBACK:
-        raise ClusterError(
-          'Ray was imported before it was known that it is to stay on this '
-          'machine: call `set_ray_context` before `import ray`, or `ray.init` '
-          'before `set_ray_context`.'
-        )
-      # Ray's own folder is left alone: it says which cluster 'auto' is. In
-      # /tmp, because the paths of Ray's sockets must be short.
-      folder = stack.enter_context(
-        tempfile.TemporaryDirectory(
-          prefix='ray-', dir='/tmp', ignore_cleanup_errors=True
-        )
+  options: dict[str, Any] = dict(address=address)
+  if address is None:
+    if ray.util.get_node_ip_address() != _LOOPBACK:
+      raise ClusterError(
+        'Ray was imported before it was known that it is to stay on this '
+        'machine: call `set_ray_context` before `import ray`, or `ray.init` '
+        'before `set_ray_context`.'
       )
-      # Whoever reaches the ports of Ray can run any code.
-      options = dict(
-        address='local',
-        num_cpus=num_cpus,
-        include_dashboard=False,
-        _node_ip_address=_LOOPBACK,
-        _temp_dir=folder,
+    # Ray's own folder is left alone: it says which cluster 'auto' is. In /tmp,
+    # because the paths of Ray's sockets must be short.
+    folder = stack.enter_context(
+      tempfile.TemporaryDirectory(
+        prefix='ray-', dir='/tmp', ignore_cleanup_errors=True
       )
-    try:
-      with _no_output():
-        ray.init(log_to_driver=False, logging_level=logging.CRITICAL, **options)
-    except (OSError, RuntimeError, ValueError) as e:
-      raise ClusterError(f'There is no Ray at {address} to use: {e}') from e
-    stack.callback(ray.shutdown)
-    yield
+    )
+    # Whoever reaches the ports of Ray can run any code.
+    options = dict(
+      address='local',
+      num_cpus=num_cpus,
+      include_dashboard=False,
+      _node_ip_address=_LOOPBACK,
+      _temp_dir=folder,
+    )
+  try:
+    with _no_output():
+      ray.init(log_to_driver=False, logging_level=logging.CRITICAL, **options)
+  except (OSError, RuntimeError, ValueError) as e:
+    raise ClusterError(f'There is no Ray at {address} to use: {e}') from e
+  stack.callback(ray.shutdown)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import ray
 import tensorflow_federated as tff
 
 from tff_clipping.runtime import environment
-from tff_clipping.runtime.in_process import ClientError, InProcessContext
+from tff_clipping.runtime.in_process import InProcessContext
 from tff_clipping.runtime.map_reduce import Accumulator, MapReduceRound
 
 
@@ -23,10 +23,7 @@ class Worker:
     versions: Mapping[str, str],
     required_paths: Sequence[str],
   ):
-    """Initializes the worker; see `InProcessContext` and `check_node`.
-
-    A worker whose node is refused is not started again by Ray.
-    """
+    """Raises as `check_node`; Ray does not start the worker again then."""
     node_id = ray.get_runtime_context().get_node_id()
     names = {node['NodeID']: node['NodeName'] for node in ray.nodes()}
     self._name = (
@@ -43,8 +40,6 @@ class Worker:
     """Returns the names of the node and of the process."""
     return self._name
 
-  # A shard of a lost worker is run again by whichever worker is idle.
-  @ray.method(max_task_retries=0)
   def run(
     self,
     computation: Sequence[ray.ObjectRef],
@@ -52,28 +47,19 @@ class Worker:
     clients: Sequence[Sequence],
     first: int,
     num_clients: int,
-  ) -> Accumulator | str:
-    """Runs a shard, and returns its sum, or the message of a client's error.
+  ) -> Accumulator:
+    """Returns the sum of a shard; see `InProcessContext.run_shard`.
 
-    Args:
-      computation: The reference to the serialized computation, in a list, so
-        that Ray does not fetch it for each shard.
-      broadcast: What the server sends to all clients.
-      clients: The leaves of the clients of the shard.
-      first: The position of the first client among all clients.
-      num_clients: The number of all clients.
+    The reference to the serialized computation is in a list, so that Ray does
+    not fetch the computation for each shard.
     """
-    try:
-      return self._context.run_shard(
-        self._compiled(*computation),
-        broadcast,
-        clients,
-        first=first,
-        num_clients=num_clients,
-      )
-    except ClientError as e:
-      # Not raised: Ray would put its own traceback around it.
-      return str(e)
+    return self._context.run_shard(
+      self._compiled(*computation),
+      broadcast,
+      clients,
+      first=first,
+      num_clients=num_clients,
+    )
 
   def _compile(self, computation: ray.ObjectRef) -> MapReduceRound:
     compiled = self._context.compile(
@@ -87,16 +73,7 @@ class Worker:
 def check_node(
   name: str, versions: Mapping[str, str], required_paths: Sequence[str]
 ) -> None:
-  """Raises an error if a node cannot run the program's clients.
-
-  Args:
-    name: The name of the node, for the error.
-    versions: The versions of the program that drives the workers.
-    required_paths: What each node must have.
-
-  Raises:
-    RuntimeError: If a version differs, or a path is missing.
-  """
+  """Raises if a node lacks a path, or a version that the program has."""
   missing = [p for p in required_paths if not pathlib.Path(p).exists()]
   if missing:
     raise RuntimeError(

@@ -31,11 +31,7 @@ _MAX_LOSSES = 4
 
 
 class Workers:
-  """The workers of a context.
-
-  Attributes:
-    size: Their number.
-  """
+  """The workers of a context, `size` in number."""
 
   def __init__(
     self,
@@ -46,12 +42,7 @@ class Workers:
     required_paths: Sequence[str],
     max_client_seconds: float,
   ):
-    """Starts the workers, and waits until all are ready; see `set_ray_context`.
-
-    Raises:
-      ClusterError: If the cluster has no room, a worker does not start, its
-        packages are of other versions, or a path is missing.
-    """
+    """Starts the workers, and waits for them; see `set_ray_context`."""
     self._needs = dict(CPU=threads_per_worker, GPU=num_gpus)
     self._max_client_seconds = max_client_seconds
     # Ray's handles of the workers: they stay when a worker is started again.
@@ -111,17 +102,7 @@ class Workers:
   ) -> Generator[Accumulator, None, None]:
     """Yields the sums of the shards of a round, in their order.
 
-    Args:
-      computation: The serialized computation.
-      broadcast: What the server sends to all clients.
-      clients: The leaves of each client.
-      num_shards: The number of shards.
-      stop: Ends the round when it is set.
-
-    Raises:
-      ClientError: If the work of a client fails.
-      ClusterError: If no worker is left, a shard ends every worker, or the
-        round was stopped.
+    `computation` is serialized; `stop` ends the round when it is set.
     """
     shards = split_into_shards(len(clients), num_shards)
     todo = collections.deque(range(len(shards)))
@@ -160,47 +141,43 @@ class Workers:
 
   def _wait(self, done: dict[int, Accumulator]) -> list[int]:
     """Waits a while, adds the sums that came, and returns the lost shards."""
+    if not (self._running or (self._starting and self._room())):
+      raise ClusterError(
+        'No worker of the cluster is left, and none can be started.'
+      )
     lost = []
-    refs = [*self._running, *self._starting]
-    ready, _ = ray.wait(refs, timeout=_WAIT_SECONDS) if refs else ([], [])
-    for ref in ready:
+    calls = [*self._running, *self._starting]
+    for ref in ray.wait(calls, timeout=_WAIT_SECONDS)[0]:
       if ref in self._starting:
         try:
           self._take_in(ref)
         except ClusterError as e:
           _LOG.warning('%s', e)
         continue
-      try:
-        result = ray.get(ref)
-      except ray.exceptions.RayTaskError:
-        raise  # A fault of the program, not of the worker.
-      except ray.exceptions.RayError:
-        lost.append(self._lose(ref, 'it has died'))
-        continue
       actor, index, _ = self._running.pop(ref)
-      self._idle.append(actor)
-      if isinstance(result, str):
-        raise ClientError(result)
-      done[index] = result
-    for ref, (actor, _, deadline) in [*self._running.items()]:
+      try:
+        done[index] = ray.get(ref)
+        self._idle.append(actor)
+      except ray.exceptions.RayTaskError as e:
+        self._idle.append(actor)
+        # Of a client, without Ray's traceback; or a fault of the program.
+        raise (e.cause if isinstance(e.cause, ClientError) else e) from None
+      except ray.exceptions.RayError:
+        self._lose(actor, 'it has died')
+        lost.append(index)
+    for ref, (actor, index, deadline) in [*self._running.items()]:
       if time.monotonic() > deadline:
+        del self._running[ref]
         ray.kill(actor, no_restart=False)
         limit = f'{self._max_client_seconds:g} seconds each'
-        lost.append(
-          self._lose(ref, f'its clients have worked for longer than {limit}')
-        )
-    if not (self._idle or self._running or (self._starting and self._room())):
-      raise ClusterError(
-        'No worker of the cluster is left, and none can be started.'
-      )
+        self._lose(actor, f'its clients have worked for longer than {limit}')
+        lost.append(index)
     return lost
 
-  def _lose(self, ref: ray.ObjectRef, reason: str) -> int:
-    """Reports a worker that Ray starts again, and returns its shard."""
-    actor, index, _ = self._running.pop(ref)
+  def _lose(self, actor: Any, reason: str) -> None:
+    """Reports a worker that Ray starts again."""
     _LOG.warning('Lost the worker on %s: %s.', self._names[actor], reason)
     self._start(actor)
-    return index
 
   def _start(self, actor: Any) -> None:
     """Asks a worker for its name, which it gives when it has started."""
