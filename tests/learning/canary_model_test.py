@@ -97,9 +97,7 @@ def test_metrics_are_of_clients_alone():
 
 
 def test_runs_in_our_fed_avg():
-  process = learning.build_fed_avg(
-    _audited(), local_steps=2, batch_size=4, client_learning_rate=0.1
-  )
+  process = learning.build_fed_avg(_audited(), **linear_models.WORK)
   update, _ = _step(process, [_canary(-2).unbatch()])
   np.testing.assert_allclose(update, 20 * _CANARIES.direction(-2), atol=1e-4)
 
@@ -115,11 +113,7 @@ def test_runs_in_our_fed_avg():
 )
 def test_a_canary_takes_as_many_other_steps_as_a_client(step, length):
   process = learning.build_fed_avg(
-    _audited(),
-    local_steps=2,
-    batch_size=4,
-    client_learning_rate=0.1,
-    local_step=step,
+    _audited(), local_step=step, **linear_models.WORK
   )
   update, _ = _step(process, [_canary(-2).unbatch()])
   expected = length * _CANARIES.direction(-2)

@@ -221,11 +221,7 @@ def test_updates_of_any_types_are_measured(store, dtypes, clips_models):
     ]
   )
   settings = dict(
-    local_steps=2,
-    batch_size=3,
-    client_learning_rate=0.1,
-    client_store=store,
-    measure_updates=True,
+    client_store=store, measure_updates=True, **linear_models.WORK
   )
   process = (
     learning.build_model_clipping_fed_avg(
@@ -426,7 +422,7 @@ def test_features_are_told_by_name(tmp_path, names, is_pair):
       input_spec=input_spec,
     )
 
-  settings = dict(local_steps=1, batch_size=2, client_learning_rate=0.1)
+  settings = linear_models.WORK
   with pytest.raises(
     ValueError, match='`client_store` must have the features .* x, y'
   ):
@@ -494,9 +490,7 @@ def _from_outside():
 )
 def test_models_that_cannot_be_averaged_are_refused(create, error, message):
   with pytest.raises(error, match=message):
-    learning.build_fed_avg(
-      create(), local_steps=1, batch_size=2, client_learning_rate=0.1
-    )
+    learning.build_fed_avg(create(), **linear_models.WORK)
 
 
 def test_a_store_of_other_examples_is_refused(tmp_path):

@@ -46,7 +46,7 @@ def _model_fn(keras_model):
   )
 
 
-_WORK = dict(local_steps=1, batch_size=2, client_learning_rate=0.1)
+_WORK = linear_models.WORK
 _BUILDERS = dict(
   fed_avg=lambda model_fn: learning.build_fed_avg(model_fn, **_WORK),
   model_clipping=lambda model_fn: learning.build_model_clipping_fed_avg(

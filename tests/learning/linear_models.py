@@ -13,6 +13,8 @@ import tensorflow_federated as tff
 
 from tff_clipping.programs.clients import client_store
 
+# What a client does, where it does not matter.
+WORK = dict(local_steps=2, batch_size=2, client_learning_rate=0.1)
 DIMENSION = 3
 PARTITION = [np.arange(0, 4), np.arange(4, 6), np.arange(6, 13)]
 

@@ -144,12 +144,10 @@ def test_model_clipping_takes_a_step(store):
   process = learning.build_model_clipping_fed_avg(
     linear_models.model_fn,
     clipping_norm=100.0,
-    local_steps=2,
-    batch_size=2,
-    client_learning_rate=0.1,
     client_store=store,
     local_step=_FirstRound(steps.Sgd()),
     measure_updates=True,
+    **linear_models.WORK,
   )
   _, metrics = linear_models.run(process, [store.client_ids] * 2)
   norms = [each['client_work']['update_norm'] for each in metrics]
@@ -187,10 +185,8 @@ def test_model_clipping_takes_a_step(store):
       lambda: learning.build_model_clipping_fed_avg(
         linear_models.model_fn,
         clipping_norm=1.0,
-        local_steps=1,
-        batch_size=1,
-        client_learning_rate=0.1,
         local_step=steps.Scaffold(1.0),
+        **linear_models.WORK,
       ),
       ValueError,
       '`local_step` must keep nothing',

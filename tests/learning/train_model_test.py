@@ -46,11 +46,9 @@ def _train(process, client_ids, folder, num_rounds):
 def test_train_model_gives_the_model_of_a_loop_by_hand(tmp_path):
   process = learning.build_fed_avg(
     linear_models.model_fn,
-    local_steps=2,
-    batch_size=2,
-    client_learning_rate=0.1,
     client_store=linear_models.write_store(tmp_path),
     measure_updates=True,
+    **linear_models.WORK,
   )
   client = '00000'
   by_hand, _ = linear_models.run(process, [[client]] * 2)

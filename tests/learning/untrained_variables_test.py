@@ -12,8 +12,6 @@ from tff_clipping import aggregators, learning
 from tff_clipping.learning import untrained_variables
 from tff_clipping.programs.clients import client_store
 
-_SETTINGS = dict(local_steps=3, batch_size=2, client_learning_rate=0.1)
-
 
 def _backbone(kernel='ones'):
   return tf.keras.layers.Dense(
@@ -48,7 +46,7 @@ def test_a_frozen_backbone_trains_as_its_outputs_do(store, tmp_path):
     linear_models.layers_fn(lambda: [_backbone(), _head()]),
     client_store=store,
     measure_updates=True,
-    **_SETTINGS,
+    **linear_models.WORK,
   )
   weights = process.get_model_weights(process.initialize())
   assert [w.shape for w in weights.trainable] == [(2, 1), (1,)]
@@ -69,7 +67,10 @@ def test_a_frozen_backbone_trains_as_its_outputs_do(store, tmp_path):
 
   head_fn = linear_models.layers_fn(lambda: [_head()], num_features=2)
   head = learning.build_fed_avg(
-    head_fn, client_store=of_features, measure_updates=True, **_SETTINGS
+    head_fn,
+    client_store=of_features,
+    measure_updates=True,
+    **linear_models.WORK,
   )
   head_state = head.initialize()
   for _ in range(2):
@@ -97,7 +98,7 @@ def test_nothing_of_the_frozen_layers_is_aggregated(store):
     model_aggregator=aggregators.dp_mean_factory(
       clipping_norm=0.1, noise_multiplier=1.0, clients_per_round=3.0
     ),
-    **_SETTINGS,
+    **linear_models.WORK,
   )
   output = process.next(process.initialize(), list(store.client_ids))
   weights = process.get_model_weights(output.state)
@@ -162,7 +163,7 @@ def test_a_variable_that_a_step_changes_is_found(how):
   (name,) = untrained_variables.changed_by_a_step(model_fn)
   assert 'count' in name
   with pytest.raises(ValueError, match='one whose steps change .*count'):
-    learning.build_fed_avg(model_fn, **_SETTINGS)
+    learning.build_fed_avg(model_fn, **linear_models.WORK)
 
 
 @pytest.mark.slow
@@ -171,7 +172,7 @@ def test_variables_that_are_read_only_are_not_found():
     lambda: [_backbone(), _Counts('never'), _frozen_batch_norm(), _head()]
   )
   assert not untrained_variables.changed_by_a_step(model_fn)
-  learning.build_fed_avg(model_fn, **_SETTINGS)
+  learning.build_fed_avg(model_fn, **linear_models.WORK)
 
 
 def test_a_frozen_table_is_only_read():
@@ -201,7 +202,7 @@ def test_batch_norm_in_training_is_found_by_what_it_does():
 def test_a_model_of_which_nothing_is_trained_is_refused():
   with pytest.raises(ValueError, match='with trainable variables, found none'):
     learning.build_fed_avg(
-      linear_models.layers_fn(lambda: [_backbone()]), **_SETTINGS
+      linear_models.layers_fn(lambda: [_backbone()]), **linear_models.WORK
     )
 
 
@@ -248,10 +249,10 @@ class _OfANestedList(tf.keras.layers.Layer):
 def test_a_variable_that_keras_does_not_see_is_refused_by_its_name(build):
   model_fn = linear_models.layers_fn(lambda: [_OfAModule(), _head()])
   with pytest.raises(ValueError, match='whose loss needs of_a_module:0, which'):
-    build(model_fn, **_SETTINGS)
+    build(model_fn, **linear_models.WORK)
 
 
 def test_variables_that_keras_sees_are_not_refused():
   learning.build_fed_avg(
-    linear_models.layers_fn(lambda: [_OfANestedList()]), **_SETTINGS
+    linear_models.layers_fn(lambda: [_OfANestedList()]), **linear_models.WORK
   )

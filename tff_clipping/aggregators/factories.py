@@ -15,13 +15,7 @@ SumFactory: TypeAlias = tff.aggregators.UnweightedAggregationFactory
 
 def check_factory(name: str, value: Any) -> tff.aggregators.AggregationFactory:
   """Returns `value` if it is an aggregation factory, weighted or not."""
-  if not isinstance(
-    value,
-    (
-      tff.aggregators.UnweightedAggregationFactory,
-      tff.aggregators.WeightedAggregationFactory,
-    ),
-  ):
+  if not isinstance(value, tff.aggregators.AggregationFactory):
     raise TypeError(
       f'`{name}` must be a `tff.aggregators.AggregationFactory`, found '
       f'{value!r}.'

@@ -1,10 +1,9 @@
 """Runs TFF computations on the machines of a Ray cluster.
 
-The server's part of a round runs in this program. The clients go to workers in
-shards: what the server broadcasts goes through Ray's object store, once for
-each node, and one partial sum comes back for each shard. The sums are added up
-in the order of the shards, so a round has the bits of `InProcessContext` with
-as many shards, whatever happens to the workers.
+The server's part of a round runs in this program. Workers run the clients in
+shards: one broadcast goes to each node, and one partial sum comes back for each
+shard. The sums are added up in the order of the shards, so a round has the bits
+of `InProcessContext` with as many shards, whatever happens to the workers.
 """
 
 import atexit
