@@ -86,7 +86,7 @@ def test_equal_to_the_secure_sum_of_tff():
 
 @hypothesis.settings(deadline=None, max_examples=200)
 @hypothesis.given(
-  bound=st.one_of(st.floats(1e-12, 1e12), st.just(float(2**31 - 2**10))),
+  bound=st.one_of(st.floats(1e-12, 1e12), st.just(float(2**31 - 2**10 - 1))),
   shares=st.lists(st.floats(-1, 1), min_size=1, max_size=4),
   dtype=st.sampled_from([np.float32, np.float64]),
 )
@@ -94,9 +94,9 @@ def test_rounding_never_lengthens(bound, shares, dtype):
   value = np.clip(np.array(shares) * bound, -bound, bound).astype(dtype)
   hypothesis.assume(np.all(np.abs(value.astype(np.float64)) <= bound))
   step = aggregators.secure_sum_factory(bound).step
-  # The least power of 2 that is not below the bound over 2^31 - 2^10.
+  # The least power of 2 that is not below the quotient.
   assert math.frexp(step)[0] == 0.5
-  assert step / 2 < bound / (2**31 - 2**10) <= step <= bound * 1e-9
+  assert step / 2 < bound / (2**31 - 2**10 - 1) <= step <= bound * 1e-9
   encoded = secure_sum._encode(tf.constant(value), bound, step)
   assert np.all((encoded >= 0) & (encoded < 2**32))
   decoded = secure_sum._decode(encoded, 1, step, tf.float64).numpy()
