@@ -28,8 +28,8 @@ def secure_sum_factory(
   """Sums values by TFF's secure summation, in fixed point.
 
   At CLIENTS, each element is divided by the step, the least power of 2 that is
-  at least B / (2^31 - 2^10 - 1), rounded towards zero to an integer of 32 bits, and
-  summed by `tff.federated_secure_sum_bitwidth`; at SERVER, the sum is
+  at least B / (2^31 - 2^10 - 1), rounded towards zero to an integer of 32 bits,
+  and summed by `tff.federated_secure_sum_bitwidth`; at SERVER, the sum is
   multiplied by the step. B = c, or c + 12.1 `local_noise_stddev` if the clients
   add noise.
 
