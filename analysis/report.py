@@ -178,35 +178,30 @@ def _pictures(note: str, drawn: Sequence[figures.Drawing]) -> str:
 
 
 def _by_metric(table: pd.DataFrame) -> list[tuple[Metric, pd.DataFrame]]:
-  """What each algorithm came to in each setting, over its seeds, by metric.
+  """For each metric a row for each label: what its seeds came to.
 
-  Returns:
-    For each metric a row for each label: `label`, `mean` and `seeds` of the
-    final score, `score` and `drop` as texts, `epsilon` (the largest of the
-    seeds, with the paper's where that is another), `delta`, `guarantee`, in a
-    word, empty where the run is not private, and `one_model`: whether several
-    seeds share one initial model.
+  `score` and `drop` are texts, and `guarantee` is a word, empty for a run that
+  is not private; `one_model` says whether several seeds share their model.
   """
   found = []
   for metric, of_metric in table.groupby('metric', sort=False):
-    lines = []
-    for label, own in of_metric.groupby(names.labels(of_metric), sort=False):
-      score = stats.estimate(own['final_score'])
-      line = {
+    groups = [*of_metric.groupby(names.labels(of_metric), sort=False)]
+    scores = [stats.estimate(own['final_score']) for _, own in groups]
+    decimals = metric.decimals(score.mean for score in scores)
+    lines = [
+      {
         'label': label,
         'mean': score.mean,
         'seeds': score.num_seeds,
-        'score': score,
-        'drop': stats.estimate(own['drop']),
+        'score': score.text(decimals),
+        'drop': stats.estimate(own['drop']).text(decimals),
         'epsilon': _epsilon(own),
         'delta': own['delta'].iloc[0],
         'guarantee': _guarantee(own),
         'one_model': len(own) > 1 and own['model_seed'].nunique() == 1,
       }
-      lines.append(line)
-    decimals = metric.decimals(line['mean'] for line in lines)
-    for line in lines:
-      line |= {key: line[key].text(decimals) for key in ('score', 'drop')}
+      for score, (label, own) in zip(scores, groups, strict=True)
+    ]
     found.append((metric, pd.DataFrame(lines)))
   return found
 
@@ -281,10 +276,10 @@ def _result_sentence(metric: Metric, found: pd.DataFrame) -> str:
     return f'No run has a finite {metric.title} yet.'
   unit = ' %' if metric.is_share else ''
   if len(known) > _MAX_TOLD:
-    best = (
-      known['mean'].idxmax() if metric.goal == 'max' else known['mean'].idxmin()
+    ranked = known.sort_values(
+      'mean', ascending=metric.goal == 'min', kind='stable'
     )
-    label, score = known.loc[best, ['label', 'score']]
+    label, score = ranked[['label', 'score']].iloc[0]
     return (
       f'Of {len(known)} algorithms and settings, {label} has the best '
       f'{metric.title}, {score}{unit}; chosen on the test data, that is an '

@@ -373,9 +373,9 @@ def _norms(run: Run) -> dict[str, float]:
   updates changes neither the ratio nor what is cut.
 
   The squared norm of the sum of n updates is the sum of their squared norms and
-  of the inner products of all pairs: these follow from the norms and the norm
-  of the mean. A pair counts by the product of its norms. It is that of what the
-  clients sent, and of their updates only where nothing was clipped.
+  of the inner products of all pairs. So the norms and the norm of the mean give
+  the cosine, in which a pair counts by the product of its norms. It is that of
+  the updates only where nothing was clipped.
   """
   std = run.rounds['update_norm_std']
   spread = std / run.rounds['update_norm_mean']

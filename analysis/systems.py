@@ -156,11 +156,7 @@ def _in_order(table: pd.DataFrame, ways: Mapping[str, Any]) -> pd.Categorical:
 
 
 def _over_seeds(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-  """The first run of each group, in the order of the keys, and its figures.
-
-  `accuracy` and `drop` from CE-FedAvg are `Estimate`s; `seeds` is the number of
-  runs.
-  """
+  """The first run of each group, in the order of the keys, and its figures."""
   groups = [part for _, part in table.groupby([*keys], observed=True)]
   firsts = pd.DataFrame(
     [part.iloc[0] for part in groups], columns=table.columns

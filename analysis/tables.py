@@ -168,17 +168,12 @@ def _cell(value: Any, spec: str) -> str:
 
 
 def _lines(table: pd.DataFrame, *, is_study: bool) -> pd.DataFrame:
-  """Each row in the paper's tables at each scale at which it was run.
+  """A line for each row in the paper's tables and scale, best evidence first.
 
-  Rows on data that stand in for the paper's have its figures. Runs that were
+  That is a drop, then the most seeds, then the largest scale. Runs that were
   audited or have an aggregator of a user's own do not count, nor do runs with
-  variants. With `is_study`, the runs of DP-FedAvg are those with the noise
-  on the mean that the paper's P has.
-
-  Returns:
-    A line for each row and scale as `_line` has it, in the order of the paper,
-    the best evidence of a row first: with a drop, the most seeds, and then the
-    largest scale.
+  variants. With `is_study`, the runs of DP-FedAvg are those with the noise on
+  the mean that the paper's P has.
   """
   cohort = table['noise_clients_per_round']
   has_papers_noise = cohort.eq(experiments.PAPERS_CLIENTS_PER_ROUND)
@@ -216,15 +211,9 @@ def _line(
 ) -> dict[str, Any]:
   """What a row is like and came to at one scale.
 
-  `_FIGURES` are `Estimate`s. The others are means: of FedAvg the spread of the
-  norms in percent, and the figures at `stats.FIGURE_ROUND`; the share that
-  CE-FedAvg clips in percent, and its mean update over c. Noise and ε are those
-  of the first run of DP-FedAvg: of several, those with Poisson cohorts count,
-  and of these those with the ε of the row. `near_chance` has the figures that
-  say nothing. The runs of `part` differ in the seed and the algorithm.
-
-  Raises:
-    ValueError: Runs of one algorithm and seed cannot be told apart.
+  The runs of `part` differ in the seed and the algorithm. Of several kinds of
+  DP-FedAvg, those with Poisson cohorts count, and of these those with the ε of
+  the row. `near_chance` has the figures that say nothing.
   """
   runs = {
     name: part[part['algorithm'] == name]

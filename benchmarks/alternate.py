@@ -59,12 +59,9 @@ class Comparison:
     return f'{statistics.median(self.results[side]["seconds"]):.3f}'
 
   def describe_ratio(self, side: str, of: str) -> str:
-    """Returns the quartiles of the ratio of two sides, turn by turn.
+    """Returns the quartiles of the seconds of a side over those of another.
 
-    Args:
-      side: What takes the seconds.
-      of: What they are divided by; there is no text where it is the same, or
-        one of the two has no result.
+    Nothing where it is the same side, or one of the two has no result.
     """
     if side == of or not {side, of} <= self.results.keys():
       return ''

@@ -84,16 +84,33 @@ def test_folders_are_read_once_under_names_of_their_own(tmp_path):
   )
 
 
-def test_a_cut_off_line_is_not_trusted_and_is_named(tmp_path):
-  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 0.5, 0.9))
+_LINES = ['0,0.1', '1,0.5', '2,0.9']
+
+
+@pytest.mark.parametrize(
+  ('lines', 'scores', 'note'),
+  [
+    (None, {}, 'metrics.csv is missing: no round has finished yet'),
+    # A line with all of its commas may still have lost the end of a number.
+    ([*_LINES[:2], '2,'], {0: 10.0, 1: 50.0}, 'its last line was left out'),
+    (_LINES, {0: 10.0, 1: 50.0}, 'its last line was left out'),
+    (
+      [*_LINES, '2,0.6', ''],
+      {0: 10.0, 1: 50.0, 2: 60.0},
+      'holds 1 round(s) twice: the later row counts',
+    ),
+  ],
+)
+def test_damage_that_leaves_rounds_is_named(tmp_path, lines, scores, note):
+  folder = run_folders.write_run(tmp_path / 'run')
   path = folder / 'metrics.csv'
-  whole = path.read_text()
-  # A line with all of its commas may still have lost the end of a number.
-  for text in (whole[:-9], whole.rstrip()):
-    path.write_text(text)
-    run = runs.read_folder(folder)
-    assert run.scores.to_dict() == {0: 10.0, 1: 50.0}
-    assert run.notes == ('metrics.csv is cut off: its last line was left out',)
+  path.unlink()
+  if lines is not None:
+    path.write_text('\n'.join(['round_num,test_accuracy', *lines]))
+  run = runs.read_folder(folder)
+  assert run.scores.to_dict() == scores
+  assert len(run.notes) == 1
+  assert note in run.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -116,25 +133,6 @@ def test_metrics_that_cannot_be_trusted_are_refused(tmp_path, old, new, reason):
   assert old in path.read_text()
   path.write_text(path.read_text().replace(old, new))
   assert re.search(reason, _reason(folder))
-
-
-def test_round_that_was_written_twice_counts_once_and_is_named(tmp_path):
-  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 0.5))
-  path = folder / 'metrics.csv'
-  last = path.read_text().splitlines()[-1]
-  with path.open('a') as file:
-    file.write(last.replace('0.5', '0.6', 2) + '\n')
-  run = runs.read_folder(folder)
-  assert run.scores.to_dict() == {0: 10.0, 1: 60.0}
-  assert 'twice' in run.notes[0]
-
-
-def test_missing_metrics_give_a_run_without_rounds(tmp_path):
-  folder = run_folders.write_run(tmp_path / 'run')
-  (folder / 'metrics.csv').unlink()
-  run = runs.read_folder(folder)
-  assert run.scores.empty
-  assert 'metrics.csv is missing' in run.notes[0]
 
 
 @pytest.mark.parametrize(
