@@ -3,7 +3,6 @@
 `mechanisms` has those of DP-FedAvg, `systems` those that the paper speaks of.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -138,10 +137,8 @@ def systems(found: Evidence) -> pd.DataFrame:
     data=[_DATA[name][0] for name in lines['of_data']],
     neighbours=lines['relation'].str.replace('_', '-'),
     bits=lines.get('sum_bits', is_distributed).where(is_distributed, 32),
-    noise_over_norm=[_noise_over_norm(run) for _, run in lines.iterrows()],
-    noise_over_signal=[_noise_over_signal(run) for _, run in lines.iterrows()],
   )
-  return cells(lines, _SYSTEM_COLUMNS)
+  return cells(_with_noise(lines), _SYSTEM_COLUMNS)
 
 
 def _in_order(table: pd.DataFrame, ways: Mapping[str, Any]) -> pd.Categorical:
@@ -196,24 +193,26 @@ def systems_by_budget(found: Evidence) -> pd.DataFrame:
   return wide.rename_axis(columns=None).reset_index()
 
 
-def _noise_over_norm(run: pd.Series) -> float:
-  """How long the noise on a round's mean is, over the longest update."""
-  noise = run['noise_multiplier'] * math.sqrt(run['num_parameters'])
-  cohort = run['clients_per_round']
-  if run['algorithm'] == 'local_dp_fed_avg':
-    return noise / math.sqrt(cohort)
-  if run['algorithm'] == 'dp_steps_fed_avg':
-    # A step has η_l z C / B of it, and moves by η_l C at most.
-    steps = run['local_steps'] * cohort
-    return noise / (run['batch_size'] * math.sqrt(steps))
-  return noise / cohort
-
-
-def _noise_over_signal(run: pd.Series) -> float:
-  """The same over all rounds, by what difference clipping lets through."""
-  if run['mechanism'] in ('banded', 'blt'):
-    return math.nan
-  ratio = 1.0
-  if run['clips'] == 'models':
-    ratio = run['clipping_norm'] / experiments.SYSTEM_ROWS[run['row']]
-  return _noise_over_norm(run) * ratio / math.sqrt(run['num_rounds'])
+def _with_noise(lines: pd.DataFrame) -> pd.DataFrame:
+  """Adds how long the noise is, over a round's update and over the signal."""
+  cohort, algorithm = (
+    lines['clients_per_round'].astype(float),
+    lines['algorithm'],
+  )
+  # A local step has η_l z C / B of the noise, and moves by η_l C at most.
+  steps = lines['batch_size'] * (lines['local_steps'] * cohort) ** 0.5
+  divisor = cohort.mask(algorithm == 'local_dp_fed_avg', cohort**0.5)
+  divisor = divisor.mask(algorithm == 'dp_steps_fed_avg', steps)
+  length = lines['noise_multiplier'] * lines['num_parameters'] ** 0.5
+  over_norm = length / divisor
+  # What difference clipping lets through.
+  difference = lines['row'].map(experiments.SYSTEM_ROWS).astype(float)
+  ratio = (lines['clipping_norm'] / difference).where(
+    lines['clips'] == 'models', 1
+  )
+  over_signal = over_norm * ratio / lines['num_rounds'] ** 0.5
+  is_correlated = lines['mechanism'].isin(['banded', 'blt'])
+  return lines.assign(
+    noise_over_norm=over_norm,
+    noise_over_signal=over_signal.mask(is_correlated),
+  )
