@@ -93,7 +93,9 @@ def draw(drawing: Drawing) -> figure.Figure:
   with matplotlib.rc_context(_STYLE):
     drawn = figure.Figure(size, layout='constrained')
     every = drawn.subplots(len(drawing.grid), num_columns, squeeze=False)
+    num_lines = 0
     for row, panels in zip(every, drawing.grid, strict=True):
+      of_row = [0]
       for ax, panel in itertools.zip_longest(row, panels):
         if panel is None:
           ax.remove()
@@ -104,6 +106,11 @@ def draw(drawing: Drawing) -> figure.Figure:
         # Panels beside each other mostly share what their axes show.
         if ax is not row[0] and ax.get_ylabel() == row[0].get_ylabel():
           ax.set_ylabel('')
+        if not drawing.one_legend:
+          of_row.append(_add_legend(ax, width))
+      num_lines += max(of_row)
+    # The figure grows by what the legends need.
+    drawn.set_figheight(size[1] + 1.6 * _LEGEND_SIZE / 72 * num_lines)
     if drawing.title:
       wrapped = _wrapped(drawing.title, size[0], 10.5)
       drawn.suptitle(wrapped, x=0.01, ha='left', fontsize=10.5)
@@ -120,35 +127,23 @@ def draw(drawing: Drawing) -> figure.Figure:
         ncols=3 if num_columns > 1 else 2,
         fontsize=8.0,
       )
-    else:
-      _add_legends(drawn, drawing)
   return drawn
 
 
-def _add_legends(drawn: figure.Figure, drawing: Drawing) -> None:
-  """A legend below each panel; the figure grows by what they need."""
-  width, _ = drawing.size
-  shown = iter(drawn.axes)
-  num_lines = 0
-  for row in drawing.grid:
-    most = 0
-    for ax in itertools.islice(shown, len(row)):
-      handles, labels = ax.get_legend_handles_labels()
-      labels = [_wrapped(each, width - 0.8, _LEGEND_SIZE) for each in labels]
-      ax.legend(
-        handles,
-        labels,
-        fontsize=_LEGEND_SIZE,
-        handlelength=3.0,
-        # Below the ticks and the label of the axis.
-        loc='upper center',
-        bbox_to_anchor=(0.5, 0.0),
-        borderaxespad=4.5,
-      )
-      most = max(most, sum(1 + label.count('\n') for label in labels))
-    num_lines += most
-  height = drawn.get_figheight() + 1.6 * _LEGEND_SIZE / 72 * num_lines
-  drawn.set_figheight(height)
+def _add_legend(ax: Axes, width: float) -> int:
+  """Adds a legend below the ticks and the label of an axis; its lines."""
+  handles, labels = ax.get_legend_handles_labels()
+  labels = [_wrapped(each, width - 0.8, _LEGEND_SIZE) for each in labels]
+  ax.legend(
+    handles,
+    labels,
+    fontsize=_LEGEND_SIZE,
+    handlelength=3.0,
+    loc='upper center',
+    bbox_to_anchor=(0.5, 0.0),
+    borderaxespad=4.5,
+  )
+  return sum(1 + label.count('\n') for label in labels)
 
 
 def _wrapped(text: str, width: float, size: float) -> str:
