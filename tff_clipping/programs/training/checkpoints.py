@@ -233,11 +233,6 @@ def _kind(array: np.ndarray) -> tuple[Any, ...]:
   return name, array.shape
 
 
-def _type_name(dtype: np.dtype) -> str:
-  """Returns the name by which `np.dtype` makes a type again."""
-  return dtype.str if dtype.kind in 'SU' else dtype.name
-
-
 def _write(file: BinaryIO, outcome: Outcome, leaves: list[Any]) -> None:
   """Writes the line, the arrays and the checksum."""
   arrays = [np.asarray(leaf) for leaf in leaves]
@@ -249,7 +244,11 @@ def _write(file: BinaryIO, outcome: Outcome, leaves: list[Any]) -> None:
     'round_num': outcome.round_num,
     'charge': outcome.charge and outcome.charge._asdict(),
     'released': outcome.released,
-    'arrays': [[_type_name(a.dtype), list(a.shape)] for a in arrays],
+    # The name of a type of texts has no length.
+    'arrays': [
+      [a.dtype.str if a.dtype.kind in 'SU' else a.dtype.name, list(a.shape)]
+      for a in arrays
+    ],
   }
   checksum = 0
   line = json.dumps(header).encode() + b'\n'

@@ -339,7 +339,7 @@ class TrainingProgram:
   def _run_round(self, progress: '_Progress') -> '_Stop | None':
     """Goes on by a round, or stays where it is; returns why to stop, if so."""
     start = time.monotonic()
-    before, was_rejected = progress.done, progress.is_rejected
+    before = progress.done
     state, round_num = progress.state, progress.round_num + 1
     try:
       cohort, output = self._draw_and_run(state, round_num)
@@ -353,10 +353,11 @@ class TrainingProgram:
     if self.ledger is not None:
       # It is saved and charged, whatever comes of its evaluation.
       progress.done = round_num, output.state
-    progress.is_rejected = _is_rejected(output.metrics)
+    is_rejected = _is_rejected(output.metrics)
+    progress.num_rejected = progress.num_rejected + 1 if is_rejected else 0
     model = self.process.get_model_weights(output.state)
     metrics = self._new_row(round_num)
-    if was_rejected and progress.is_rejected:
+    if progress.num_rejected > 1:
       what: str | None = 'The aggregate of the updates is'
     else:
       what = self._find_divergence(metrics, model)
@@ -457,24 +458,18 @@ class TrainingProgram:
     self, metrics: collections.OrderedDict, model: Any
   ) -> str | None:
     """Evaluates a model if that is due; returns what is not finite."""
-    if not _is_finite(model):
+    if not all(np.all(np.isfinite(leaf)) for leaf in tree.flatten(model)):
       return 'The model is'
-    round_num = metrics['round_num']
+    round_num, ledger = metrics['round_num'], self.ledger
     is_due = (
       round_num % self.rounds_per_evaluation == 0
       or round_num == self.num_rounds
-      or self._is_spent()
+      # The budget is spent.
+      or (ledger and not ledger.plan.permits(ledger.num_releases + 1))
     )
     if is_due and not self._evaluate(metrics, model):
       return 'The test loss is'
     return None
-
-  def _is_spent(self) -> bool:
-    """Returns whether the ledger permits no further round."""
-    ledger = self.ledger
-    return ledger is not None and not ledger.plan.permits(
-      ledger.num_releases + 1
-    )
 
   def _save(self, progress: '_Progress') -> None:
     """Lets what was done survive a power cut."""
@@ -584,8 +579,8 @@ class _Progress:
   outcome_id: str = dataclasses.field(
     default_factory=lambda: secrets.token_hex(16)
   )
-  # Whether the last round left the model as it was.
-  is_rejected: bool = False
+  # How many of the last rounds left the model as it was.
+  num_rejected: int = 0
 
   @property
   def round_num(self) -> int:
@@ -619,7 +614,3 @@ def _is_rejected(metrics: Any) -> bool:
   return isinstance(finalizer, Mapping) and bool(
     finalizer.get('update_non_finite', 0)
   )
-
-
-def _is_finite(weights: Any) -> bool:
-  return all(np.all(np.isfinite(leaf)) for leaf in tree.flatten(weights))
