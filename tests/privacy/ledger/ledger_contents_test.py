@@ -121,7 +121,9 @@ def test_a_plan_of_a_kind_that_went_is_refused_by_its_name(path):
     'run_id': 'a',
     'plan': {**privacy.plan_to_json(PLAN), 'threshold': {'num_rounds': 10}},
   }
-  ledger_file.LedgerFile(path, header, lambda lines: {}).close()
+  file = ledger_file.LedgerFile(path)
+  file.append(header)
+  file.close()
   # Of a line that was cut short nothing is made either.
   path.write_bytes(path.read_bytes() + b'{"line":2')
   before = read_files(path.parent)

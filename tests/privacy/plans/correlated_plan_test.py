@@ -130,9 +130,6 @@ def test_banded_noise_is_amplified_by_sampling_within_groups():
   assert plan.epsilon < build_plan(strategy=BANDS, min_separation=6).epsilon
   text = privacy.describe_plan(plan)
   assert 'independently with probability 0.25 (80 expected), in secret' in text
-  assert '17 Poisson-sampled Gaussian mechanisms' in text
-  value = json.loads(json.dumps(privacy.plan_to_json(plan)))
-  assert privacy.plan_from_json(value) == plan
 
 
 @pytest.mark.parametrize('target_epsilon', [1.5, 5.0])
@@ -165,9 +162,12 @@ def test_what_is_out_of_reach_is_said_of_the_target(constructor, given):
     getattr(privacy.CorrelatedNoisePlan, constructor)(**common, **given)
 
 
-@pytest.mark.parametrize('strategy', STRATEGIES)
-def test_json_round_trip(strategy):
-  plan = build_plan(strategy=strategy, num_rounds=90, target_epsilon=50)
+@pytest.mark.parametrize(
+  'setting',
+  [{'strategy': BLT, 'num_rounds': 90}, {'strategy': BANDS, **GROUPED}],
+)
+def test_json_round_trip(setting):
+  plan = build_plan(**setting, target_epsilon=50)
   value = json.loads(json.dumps(privacy.plan_to_json(plan)))
   assert value['relation'] == 'zero_out'
   assert privacy.plan_from_json(value) == plan

@@ -68,11 +68,8 @@ Fixed-size cohorts, replace one: what holds, and why.
     Regehr, Kamath, Steinke, "Avoiding Pitfalls for Privacy Accounting of
     Subsampled Mechanisms under Composition", 2024): for q = 0.95, s = 0.5 and
     two rounds it gives delta = 0.8047 at epsilon = 0, while two neighbours
-    among clients that otherwise send zeros have 0.8100. For the small q and
-    delta of training no neighbours are known that exceed it, but nothing proves
-    that there are none. So it is a figure to compare with others, never one to
-    plan with. The proved figure needs 4 to 9 % more noise at N = 1920, P = 80,
-    T from 50 to 1000 and epsilon = 1.5.
+    among clients that otherwise send zeros have 0.8100. So it is a figure to
+    compare with others, never one to plan with.
 """
 
 import functools

@@ -79,21 +79,24 @@ class PrivacyLedger:
       raise TypeError(
         f'`plan` must be a PrivacyPlan or another BasePlan, found {plan!r}.'
       )
-    header = {
-      'kind': 'plan',
-      'format': ledger_contents.FORMAT,
-      # A copy of a ledger is not another run.
-      'run_id': secrets.token_hex(16),
-      'plan': plan_json.plan_to_json(plan, caveats),
-    }
     self._guard = threading.Lock()
-    self._file = ledger_file.LedgerFile(
-      path,
-      header,
-      lambda lines: _build_recovery(ledger_contents.parse(path, lines)),
-    )
+    self._file = ledger_file.LedgerFile(path)
     try:
+      if not self._file.lines:
+        self._file.append(
+          {
+            'kind': 'plan',
+            'format': ledger_contents.FORMAT,
+            # A copy of a ledger is not another run.
+            'run_id': secrets.token_hex(16),
+            'plan': plan_json.plan_to_json(plan, caveats),
+          }
+        )
       self._contents = ledger_contents.parse(path, self._file.lines)
+      if self._file.torn:
+        recovery = _build_recovery(self._contents)
+        self._file.replace_torn(recovery)
+        self._contents = ledger_contents.add_line(self._contents, recovery)
       _check_same(self._contents, plan)
       # A round asks several times: of its line, and of its metrics.
       self._epsilon_after = functools.lru_cache(maxsize=2)(

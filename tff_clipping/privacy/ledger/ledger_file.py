@@ -24,7 +24,6 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from tff_clipping import atomic_files
@@ -48,21 +47,15 @@ class LedgerFile:
 
   Attributes:
     path: The file.
+    torn: What a crash left of a line. It has to be replaced before lines are
+      added.
   """
 
-  def __init__(
-    self,
-    path: str | os.PathLike,
-    header: dict[str, Any],
-    build_recovery: Callable[[Sequence[dict[str, Any]]], dict[str, Any]],
-  ):
+  def __init__(self, path: str | os.PathLike):
     """Opens or creates the ledger at `path`, and locks and checks it.
 
     Args:
       path: The file; its folder must exist.
-      header: The first line of a new ledger.
-      build_recovery: Makes the line that takes the place of one cut short, from
-        what the lines before it hold.
 
     Raises:
       DamagedLedgerError: If the ledger is not what was written.
@@ -71,12 +64,10 @@ class LedgerFile:
     """
     self.path = pathlib.Path(path)
     self._pid = os.getpid()
-    self._lines: list[dict[str, Any]] = []
-    self._digest = ''
     self._file = open(self.path, 'a+b', buffering=0)
     try:
       self._lock()
-      self._recover(header, build_recovery)
+      self._read()
     except BaseException:
       self._file.close()
       raise
@@ -155,31 +146,27 @@ class LedgerFile:
         str(self.path),
       ) from error
 
-  def _recover(
-    self,
-    header: dict[str, Any],
-    build_recovery: Callable[[Sequence[dict[str, Any]]], dict[str, Any]],
-  ) -> None:
-    """Reads what is there and brings it to a whole number of sealed lines."""
+  def _read(self) -> None:
+    """Reads what is there, and seals a line that is whole."""
     data = self.path.read_bytes()
     seal = _read_seal(self.path)
+    self._lines: list[dict[str, Any]] = []
+    self._digest = ''
     if seal is None and not data:
       self._write_seal()  # Of no lines: from here on there always is one.
       seal = {'lines': 0, 'digest': ''}
-    self._lines, self._digest, torn = _parse(self.path, data, seal)
-    self._size = len(data) - len(torn)
+    self._lines, self._digest, self.torn = _parse(self.path, data, seal)
+    self._size = len(data) - len(self.torn)
     if not self._lines:
       # Not even the header was whole, so nothing was ever charged.
       self._file.truncate(0)
-      self._write(header)
-    elif torn:
-      self._replace_torn(torn, build_recovery(self._lines))
-    else:
+      self.torn = b''
+    elif not self.torn:
       self._write_seal()
 
-  def _replace_torn(self, torn: bytes, recovery: dict[str, Any]) -> None:
-    """Writes a whole line over the beginning of one."""
-    text = torn.decode('utf-8', errors='replace')
+  def replace_torn(self, recovery: dict[str, Any]) -> None:
+    """Writes a whole line over the beginning of one; raises as `append`."""
+    text = self.torn.decode('utf-8', errors='replace')
     # Longer than what it covers, and written by one call: a crash in between
     # leaves a line that is cut short again, never none.
     line = self._extend({**recovery, 'cut_short': text})
@@ -190,6 +177,7 @@ class LedgerFile:
       os.fsync(descriptor)
     finally:
       os.close(descriptor)
+    self.torn = b''
     self._size += len(line)
     self._write_seal()
 
