@@ -84,15 +84,12 @@ class RunPrivacy:
     """Says what a private run will promise; nothing where nobody looks."""
     if not sys.stderr.isatty():
       return
-    for line in (
-      f'{self.config.algorithm}: '
-      f'{privacy.describe_plan(self.plan, self.caveats)}',
+    promise = privacy.describe_plan(self.plan, self.caveats)
+    saved = (
       'The outcome of each round is saved; --rounds_per_checkpoint has no '
-      'effect.',
-      self._describe_tightest(),
-    ):
-      if line:
-        print(line, file=sys.stderr)
+      'effect.'
+    )
+    print(f'{self.config.algorithm}: {promise}\n{saved}', file=sys.stderr)
 
   def _write(self, ledger: privacy.PrivacyLedger) -> None:
     """Writes privacy.json, with all caveats that the ledger has."""
@@ -107,24 +104,12 @@ class RunPrivacy:
       **privacy.plan_to_json(self.plan, ledger.caveats),
       'aggregation': ' '.join([aggregation, *self._describe_paper()]),
     }
-    if self._describe_tightest():
-      content['tightest_epsilon'] = self.plan.tightest_epsilon
     if self.config.sampling == 'paper':
       content['paper_epsilon'] = algorithms.paper_plan(self.config).epsilon
     # It must hold if the run is killed: all its rounds count.
     for sentences in self._describe_source(as_planned=True):
       content['with_clipping_norm'] = sentences
     self.folder.write_json(self.folder.privacy, content)
-
-  def _describe_tightest(self) -> str:
-    """Returns that a tighter accountant charges less; '' if none is proved."""
-    # Of noise in integers none is, and nobody knows the noise of a user's own.
-    if (
-      self.config.aggregation == 'distributed'
-      or self.config.aggregator is not None
-    ):
-      return ''
-    return words.describe_tightest(self.plan)
 
   def _describe_paper(self) -> list[str]:
     if self.config.sampling != 'paper':

@@ -2,7 +2,6 @@
 
 import collections
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -112,45 +111,6 @@ def test_a_run_without_a_plan_has_none():
     target_delta=None,
   )
   assert _find(public, 'a run', test_is_of_clients=True) == ()
-
-
-@pytest.mark.parametrize(
-  ('changes', 'is_told'),
-  [
-    ({}, True),
-    # Of noise in integers, `pld` is not proved; of a plan by `pld`, it is all.
-    (dict(aggregation='distributed', sampling='fixed_size'), False),
-    (dict(accountant='pld'), False),
-  ],
-)
-def test_the_plan_says_what_the_tightest_proved_accountant_charges(
-  tmp_path, monkeypatch, capsys, changes, is_told
-):
-  config = config_lib.Config(**{**DP_FED_AVG, **changes})
-  plan = privacy.PrivacyPlan(
-    num_clients=40,
-    clients_per_round=8,
-    num_rounds=2,
-    noise_multiplier=4.0,
-    target_delta=1e-3,
-    sampling=config.sampling,
-    accountant=config.accountant,
-  )
-  folder = RunFolder(tmp_path)
-  run = RunPrivacy(config, folder, plan, ())
-  monkeypatch.setattr(sys.stderr, 'isatty', lambda: True, raising=False)
-  with run.open_ledger():
-    pass
-  assert ('--accountant=pld' in capsys.readouterr().err) == is_told
-  written = json.loads(folder.privacy.read_text())
-  assert ('tightest_epsilon' in written) == is_told
-  if is_told:
-    by_pld = privacy.compose_together(
-      [(plan, plan.num_rounds)], accountant='pld'
-    )
-    assert written['tightest_epsilon'] == pytest.approx(by_pld.epsilon)
-    # It is read back for all that.
-    assert privacy.plan_from_json(written) == plan
 
 
 def test_nothing_takes_the_guarantee_from_the_last_run_of_the_demo():
