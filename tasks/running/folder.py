@@ -153,7 +153,11 @@ class RunFolder:
     must not share its cohorts.
     """
     drawn = {}
-    if self._left_by_rounds() or self._has_charged():
+    if (
+      self.metrics.exists()
+      or any(self.checkpoints.glob('*.state'))
+      or self._has_charged()
+    ):
       drawn = (self.read_description() or {}).get('drawn_seeds', {})
     return {
       name: drawn.get(name, secrets.randbits(_SEED_BITS[name]))
@@ -165,17 +169,19 @@ class RunFolder:
 
     A private run would begin again at an epsilon of 0.
     """
-    left = self._left_by_rounds()
-    if left and not self.ledger.exists():
+    outcomes = self.checkpoints.glob('*.state')
+    left = [p for p in (self.metrics, self.result, *outcomes) if p.exists()]
+    if self.ledger.exists():
+      # Before the first charge they have their heading and round 0.
+      has_rounds = self.metrics.exists() and (
+        self.metrics.read_bytes().count(b'\n') > 2
+      )
+      left = [self.metrics] if has_rounds and not self._has_charged() else []
+    if left:
       raise RunFolderError(
         f'`output_dir` must hold the ledger of its run, found {left[0].name} '
-        f'without {self.ledger.name} in {self.path}.'
+        f'and no release in {self.ledger.name} in {self.path}.'
       )
-
-  def _left_by_rounds(self) -> list[pathlib.Path]:
-    """Returns what is there that a run writes after its ledger."""
-    outcomes = self.checkpoints.glob('*.state')
-    return [p for p in (self.metrics, self.result, *outcomes) if p.exists()]
 
   def _has_charged(self) -> bool:
     """Returns whether there is a ledger, but for one without a release."""

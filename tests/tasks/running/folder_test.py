@@ -70,6 +70,12 @@ def test_a_private_run_whose_ledger_is_lost_does_not_begin_again(
   assert not folder.ledger.exists()
   charge(folder.ledger, [])
   folder.check_ledger()
+  # Nor by an empty one in its place.
+  folder.metrics.write_text('round_num\n0\n1\n')
+  with pytest.raises(RunFolderError, match='found metrics.csv and no release'):
+    folder.check_ledger()
+  charge(folder.ledger, [1])
+  folder.check_ledger()
 
 
 def test_a_given_seed_must_be_that_of_the_run(tmp_path):
