@@ -100,7 +100,7 @@ def compare(sides: Mapping[str, Side], *, num_rounds: int) -> Comparison:
           players[name].play()
     for name in list(players):
       with left_out_if_it_fails(name):
-        found.results[name] = players[name].result()
+        found.results[name] = players[name].program.result(_MAX_SECONDS)
   return found
 
 
@@ -113,7 +113,7 @@ class _Player:
     self._start, self._end = (
       self._make_fifo(os.path.join(folder, name)) for name in turns.FIFOS
     )
-    self._program = self._stack.enter_context(
+    self.program = self._stack.enter_context(
       Program(
         side.arguments,
         python=side.python,
@@ -135,22 +135,14 @@ class _Player:
     deadline = time.monotonic() + _MAX_SECONDS
     while time.monotonic() < deadline:
       # Asked first: it may end its round, and itself, while this waits.
-      is_running = self._program.is_running
+      is_running = self.program.is_running
       if select.select([self._end], [], [], 0.1)[0]:
         os.read(self._end, 1)
         return
       if not is_running:
-        self.result()
+        self.program.result(_MAX_SECONDS)
         raise RuntimeError('It ended before its last round.')
     raise RuntimeError(f'No round in {_MAX_SECONDS:.0f} s.')
-
-  def result(self) -> Any:
-    """Waits for its end, and returns what it printed.
-
-    Raises:
-      RuntimeError: It fails or takes too long.
-    """
-    return self._program.result(_MAX_SECONDS)
 
   def _make_fifo(self, path: str) -> int:
     os.mkfifo(path)

@@ -72,7 +72,7 @@ def _run(workload: Workload, share: int, num_shares: int, barrier) -> None:
 
 def clients(workload: Workload) -> list[tuple]:
   """Returns the images and the labels of each client."""
-  examples = workload.examples()
+  examples, _ = workloads.load_digits()
   return [
     (examples['x'][rows], examples['y'][rows]) for rows in workload.partition()
   ]

@@ -175,7 +175,7 @@ def _write_store(
   workload: Workload, folder: pathlib.Path
 ) -> client_store.ClientStore:
   return client_store.write_client_store(
-    folder, 'bench', workload.examples(), workload.partition()
+    folder, 'bench', workloads.load_digits()[0], workload.partition()
   )
 
 
@@ -195,7 +195,7 @@ def _evaluation(workload: Workload, store: client_store.ClientStore):
   """Returns what gives the accuracy of weights on the test digits."""
   return evaluation.build_evaluation_fn(
     _model_fn(workload, store),
-    workload.test_examples(),
+    workloads.load_digits()[1],
     [objective.accuracy()],
   )
 

@@ -14,6 +14,15 @@ EXAMPLES_PER_CLIENT = 125
 NUM_CONTEXT_ROUNDS = 9
 
 
+def load_digits() -> list[collections.OrderedDict[str, np.ndarray]]:
+  """Returns the digits that clients draw from, and those that no client has."""
+  digits = public.read_embedded_digits()
+  return [
+    collections.OrderedDict(x=digits[f'x{part}'], y=digits[f'y{part}'])
+    for part in ('', '_test')
+  ]
+
+
 @dataclasses.dataclass(frozen=True)
 class Workload:
   """One round's work.
@@ -34,19 +43,9 @@ class Workload:
   client_learning_rate: float
   num_rounds: int = 10
 
-  def examples(self) -> collections.OrderedDict[str, np.ndarray]:
-    """Returns the digits that the clients draw from."""
-    digits = public.read_embedded_digits()
-    return collections.OrderedDict(x=digits['x'], y=digits['y'])
-
-  def test_examples(self) -> collections.OrderedDict[str, np.ndarray]:
-    """Returns the digits that no client has."""
-    digits = public.read_embedded_digits()
-    return collections.OrderedDict(x=digits['x_test'], y=digits['y_test'])
-
   def partition(self) -> list[np.ndarray]:
-    """Returns which of `examples` each client has, all different."""
-    num_examples = len(self.examples()['y'])
+    """Returns which of the digits each client has, all different."""
+    num_examples = len(load_digits()[0]['y'])
     rng = np.random.default_rng(0)
     return [
       rng.choice(num_examples, EXAMPLES_PER_CLIENT, replace=False)

@@ -17,6 +17,7 @@ import pandas as pd
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
+from analysis import markup
 from analysis import runs as run_files
 
 # The columns of each table but `run`, and those that count. Two runs alone have
@@ -100,11 +101,8 @@ def main(argv: list[str]) -> int:
     print(__doc__, file=sys.stderr)
     return 2
   target = pathlib.Path(argv[2] if len(argv) == 3 else 'results')
-  try:
+  with markup.errors_shown():
     names = publish(pathlib.Path(argv[1]), target)
-  except (ValueError, OSError) as error:
-    print(f'error: {error}', file=sys.stderr)
-    return 2
   print('\n'.join(names))
   return 0
 

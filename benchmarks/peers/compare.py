@@ -19,13 +19,9 @@ import numpy as np
 from absl import app, flags
 
 from benchmarks import alternate, tables
+from benchmarks import workload as workloads
 from benchmarks.alternate import Side
-from benchmarks.workload import (
-  IMAGE_SHAPE,
-  NUM_CLASSES,
-  WORKLOADS,
-  Workload,
-)
+from benchmarks.workload import WORKLOADS, Workload
 from tasks.models import keras_models
 
 _PEERS = flags.DEFINE_list(
@@ -89,9 +85,11 @@ def main(argv: list[str]) -> None:
 
 def write_work(path: str | os.PathLike, workload: Workload) -> None:
   """Writes what `work_file.Work` reads, with our perceptron's weights."""
-  examples, test = workload.examples(), workload.test_examples()
+  examples, test = workloads.load_digits()
   rows = np.stack(workload.partition())
-  model = keras_models.MODELS[workload.model](IMAGE_SHAPE, NUM_CLASSES)
+  model = keras_models.MODELS[workload.model](
+    workloads.IMAGE_SHAPE, workloads.NUM_CLASSES
+  )
   np.savez(
     path,
     x=examples['x'][rows],

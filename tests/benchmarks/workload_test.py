@@ -36,7 +36,7 @@ def test_the_perceptron_has_the_papers_round():
 def test_a_client_has_different_examples_and_the_test_has_others():
   rows = _SMALL.partition()
   assert [len(set(r)) for r in rows] == [125] * 4
-  examples, test = _SMALL.examples(), _SMALL.test_examples()
+  examples, test = workload.load_digits()
   assert np.stack(rows).max() < len(examples['y'])
   assert len(test['y']) == 1000
   assert examples['x'].shape[1:] == test['x'].shape[1:] == (28, 28, 1)
@@ -74,7 +74,7 @@ def test_learning_is_shown_by_the_accuracy(tmp_path):
 
 def test_the_bare_limit_trains_on_the_same_clients():
   clients = bare.clients(_SMALL)
-  rows, examples = _SMALL.partition(), _SMALL.examples()
+  rows, (examples, _) = _SMALL.partition(), workload.load_digits()
   assert len(clients) == _SMALL.clients_per_round
   for (x, y), indices in zip(clients, rows, strict=True):
     np.testing.assert_array_equal(x, examples['x'][indices])
@@ -87,7 +87,7 @@ def test_the_work_of_the_peers_is_the_workload(tmp_path):
   work = work_file.Work(tmp_path / 'work.npz')
   assert work.x.shape == (4, 125, 28, 28, 1)
   rows = _SMALL.partition()[3]
-  np.testing.assert_array_equal(work.y[3], _SMALL.examples()['y'][rows])
+  np.testing.assert_array_equal(work.y[3], workload.load_digits()[0]['y'][rows])
   model = keras_models.create_mlp(workload.IMAGE_SHAPE, workload.NUM_CLASSES)
   kernel, bias, last_kernel, last_bias = work.weights
   images = work.test_x[:100]
