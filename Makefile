@@ -30,7 +30,7 @@ TRAIN := $(PYTHON) -m tasks.train
 TESTS := tests
 # Where last bits are moved, and the claims on floats that run without AVX-512.
 MOVED := privacy theory analysis aggregators
-ARITHMETIC := privacy/accounting privacy/correlated_noise theory aggregators learning runtime
+ARITHMETIC := $(addprefix privacy/,accounting audit correlated_noise plans) theory aggregators learning runtime
 OLDER_CPU := ONEDNN_MAX_CPU_ISA=AVX2 TF_ENABLE_ONEDNN_OPTS=0 OPENBLAS_CORETYPE=Haswell \
   NPY_DISABLE_CPU_FEATURES="AVX512F AVX512CD AVX512_KNL AVX512_KNM AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
 REFERENCE := build/reference
