@@ -175,27 +175,6 @@ def test_deps_are_the_imports(folder):
   assert _libraries()[pathlib.Path(folder)][1] == expected - {f'//{folder}'}
 
 
-# Who may use a rule.
-_VISIBILITIES = ('//:__subpackages__', '//visibility:public')
-
-
-def test_every_label_is_the_name_of_a_rule_or_a_file():
-  named, used = set(), set()
-  for build in [_ROOT / 'BUILD', *_ROOT.glob('[a-z]*/**/BUILD')]:
-    folder = build.parent.relative_to(_ROOT).as_posix().removeprefix('.')
-    for node in ast.walk(ast.parse(build.read_text())):
-      text = node.value if isinstance(node, ast.Constant) else None
-      if not isinstance(text, str) or text in _VISIBILITIES:
-        continue
-      if text.startswith((':', '//')):
-        package, _, name = text.partition(':')
-        package = package or f'//{folder}'
-        used.add(f'{package}:{name or package.rpartition("/")[2]}')
-      else:
-        named.add(f'//{folder}:{text}')
-  assert used <= named, used - named
-
-
 def _is_beside(path, name):
   """Returns whether a script imports a file of its own folder."""
   folder = _ROOT / path.parent

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 
 import pytest
 
@@ -75,3 +76,21 @@ def test_handlers_are_restored():
   interruption.arrived = Interrupted(signal.SIGINT)
   with shield():
     pass
+
+
+def test_a_signal_in_a_destructor_is_raised_later_and_not_reported():
+  class Resource:
+    def __del__(self):
+      os.kill(os.getpid(), signal.SIGTERM)
+
+  reported, before = [], sys.unraisablehook
+  sys.unraisablehook = reported.append
+  try:
+    with pytest.raises(Interrupted), Interruption().catch():
+      resource = Resource()
+      del resource
+      with shield():
+        pass
+  finally:
+    sys.unraisablehook = before
+  assert reported == []

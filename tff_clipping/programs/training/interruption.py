@@ -7,6 +7,7 @@ raised again at the end of the next `shield`.
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -57,9 +58,18 @@ class Interruption:
       if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN
     }
     _caught = self
+    report = sys.unraisablehook
+
+    def report_others(unraisable) -> None:
+      # A signal in a destructor is kept, and raised after the next shield.
+      if not isinstance(unraisable.exc_value, Interrupted):
+        report(unraisable)
+
+    sys.unraisablehook = report_others
     try:
       yield
     finally:
+      sys.unraisablehook = report
       _caught = before
       for signum, handler in handlers.items():
         signal.signal(signum, handler)
