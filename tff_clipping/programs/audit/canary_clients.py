@@ -12,17 +12,16 @@ _PREFIX = 'canary '
 
 
 def canary_ids(canaries: Canaries) -> list[str]:
-  """Returns the ids of all canaries, those that are held out as well."""
+  """Returns the ids of all canaries, with those that are held out."""
   return [f'{_PREFIX}{i}' for i in range(canaries.num_canaries)]
 
 
 class CanarySampler(ClientSampler):
-  """The cohorts of a sampler, without canaries that are not there.
+  """The cohorts of a sampler, without the canaries that are held out.
 
-  The canaries are drawn by the sampler that draws the clients, so that an audit
-  sees what the sampler does. Under add-or-remove-one, the canaries that are
-  held out then leave the cohort; under replace-one they stay, and send the
-  opposite of their direction.
+  One sampler draws clients and canaries, so that an audit covers the sampler.
+  Under add-or-remove-one, held-out canaries then leave the cohort; under
+  replace-one they stay, and send the opposite of their direction.
   """
 
   leaves_out = True

@@ -1,7 +1,7 @@
-"""The audit of a run: what its releases show of the canaries, in its folder.
+"""The audit of a run: how much its releases show of the canaries.
 
-An audited run is not a private release: canaries are among its clients, and its
-folder says which.
+An audited run is not a private release: some of its clients are canaries, and
+its folder says which.
 """
 
 import dataclasses
@@ -30,13 +30,13 @@ _PRODUCTS = 'aggregator/canary_products'
 class RunAudit(watchers.RoundWatcher):
   """Keeps the products of releases with the canaries' directions, and judges.
 
-  In a training program it is a watcher of a process whose model aggregator is
-  of `add_canary_products`; the last model is for the caller to record.
+  In a training program it is a watcher. The process's model aggregator comes
+  from `add_canary_products`; the caller records the last model.
 
-  A round is kept in a file of its own, `release_0000t.npy`, of one number for
+  Each round has a file of its own, `release_0000t.npy`, with one number for
   each canary. A round that is repeated after a crash overwrites its file.
-  `model_0000t.npy` is of the model, before the first round and after the last.
-  What writes a file raises `StorageError` if it cannot be written.
+  `model_0000t.npy` has the model, before the first round and after the last.
+  A method that cannot write its file raises `StorageError`.
 
   Attributes:
     canaries: The canaries.
@@ -56,7 +56,7 @@ class RunAudit(watchers.RoundWatcher):
 
     Args:
       folder: Where the files are; made when the first is written.
-      plan: What is claimed, for the population with the canaries:
+      plan: The claim, for the population with the canaries:
         `add_canaries_to_plan` of the run's plan.
       canaries: The canaries, of `plan.relation`.
       release_unit: What one clipped client adds to a release: c / P for a mean

@@ -1,8 +1,7 @@
-"""What can be seen of a cohort: whether it may be one of its plan's sampler.
+"""Checks whether the plan's sampler may have drawn a cohort.
 
-A sampler of one's own claims the distribution of a plan. Whether it has it, no
-cohort shows; but some cohorts show that it has not. Nothing here depends on the
-clients' data.
+A user's own sampler claims the distribution of a plan. No cohort proves the
+claim, but some cohorts refute it. Nothing here depends on the clients' data.
 """
 
 from collections.abc import Sequence
@@ -13,10 +12,10 @@ from tff_clipping.programs.clients.client_sampling import ClientSampler
 
 
 class CohortChecks:
-  """Looks at the cohorts of a sampler, round by round.
+  """Checks the cohorts of a sampler, round by round.
 
-  Of clients that take turns the last cohorts are kept. Those before the first
-  that is looked at, as in a run that goes on, the sampler is asked for.
+  If clients take turns, the last cohorts are kept. When a run goes on, the
+  sampler draws its earlier cohorts again.
   """
 
   def __init__(self, sampler: ClientSampler, plan: BasePlan) -> None:

@@ -1,7 +1,7 @@
-"""What a process must be like for a ledger to charge for what it releases.
+"""Checks of a process, by its types, before a ledger charges for it.
 
-What its aggregator does, the record of its mechanism says; see `records`. Here
-is what no record of an aggregator can say, by the types of the process.
+The record of the mechanism says what the aggregator does; see `records`. These
+checks cover what a record cannot say.
 """
 
 import warnings
@@ -27,10 +27,10 @@ _SAMPLINGS_TO_KEEP_UNDER = ('poisson', 'none', 'min_separation')
 def check_process(
   process: tff.learning.templates.LearningProcess, plan: BasePlan
 ) -> None:
-  """Raises if a process keeps what a plan does not charge for.
+  """Raises if a process keeps something that a plan does not charge for.
 
   Warns of variables that no client trains, unless the process is one of
-  `tff_clipping.learning`: they are no part of an update.
+  `tff_clipping.learning`: such variables are not part of an update.
 
   Args:
     process: The process.
@@ -78,7 +78,7 @@ def check_process(
 
 
 def take_id(client_id: str) -> str:
-  """Returns the id: what a process with a client store takes of a client."""
+  """Returns the id: a process with a client store takes the client's id."""
   return client_id
 
 

@@ -1,4 +1,4 @@
-"""Holds what an aggregator says of itself to the plan that is charged."""
+"""Compares the record of an aggregator with the plan that is charged."""
 
 import math
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _NOTHING_IS_CHARGED = 'The round is not released, and nothing is charged.'
 def has_record(process: Any) -> bool:
   """Returns whether a learning or aggregation process measures a record.
 
-  By its type: what the record says is known when a round has run.
+  Only the type is known here; the record's content, after a round.
   """
   result = process.next.type_signature.result
   measured = getattr(result, 'measurements', None)
@@ -42,7 +42,7 @@ def read_mechanism(metrics: Any) -> Mechanism | None:
   """Returns the record in the metrics of a round; `None` if there is none.
 
   Raises:
-    ValueError: If the aggregator measured something else by that name.
+    ValueError: If the measurement of this name is no record.
   """
   if not isinstance(metrics, Mapping):
     return None
@@ -56,21 +56,20 @@ def read_mechanism(metrics: Any) -> Mechanism | None:
 
 
 def check_mechanism(metrics: Any, plan: BasePlan) -> Mechanism | None:
-  """Returns the record of a round, which is that of the plan, or `None`.
+  """Returns the record of a round, if it agrees with the plan, or `None`.
 
   The kind of the noise, the noise multiplier, the denominator and the strategy
-  of correlated noise have to be equal. Where clients bring the noise, the
-  bounds of the record must hold the cohorts of the plan; and the accountant of
-  noise in integers must be 'rdp', since nobody has proved 'pld' for it. A plan
-  has no clipping norm.
+  of correlated noise must be equal. If clients add the noise, the plan's
+  cohorts must lie within the bounds of the record; for noise in integers the
+  accountant must be 'rdp', since nobody has proved 'pld' for it. A plan has no
+  clipping norm.
 
   Args:
-    metrics: What a learning process measured of a round.
-    plan: The plan that is to be charged for it.
+    metrics: The metrics of a learning process in a round.
+    plan: The plan that charges for the round.
 
   Raises:
-    ValueError: If the aggregator says that it does something else than the plan
-      charges for.
+    ValueError: If the record differs from the plan.
   """
   try:
     record = read_mechanism(metrics)

@@ -1,13 +1,13 @@
-"""Who takes part in a round.
+"""Samplers: which clients take part in a round.
 
-A sampler is a function of the round and the draw alone: `sample(round_num)` is
-drawn from (seed, round) and not from what was drawn before, so a resumed run
-meets the same cohorts as one that never stopped. `sample(round_num, draw)` has
-other cohorts for the same round, independent of the first one's, for a round
-that was charged and whose outcome is lost.
+A sampler is a function of the round and the draw alone: `sample(round_num)`
+depends on (seed, round) and not on earlier draws, so that a resumed run has the
+cohorts of a run that never stopped. `sample(round_num, draw)` draws another,
+independent cohort for the same round: for a round that was charged and whose
+outcome is lost.
 
-The privacy of a sampled run rests on an adversary not knowing the cohorts. Keep
-the seed secret wherever the data are.
+The privacy of a sampled run requires that an adversary does not know the
+cohorts. Keep the seed as secret as the data.
 """
 
 import abc
@@ -42,10 +42,11 @@ class ClientSampler(abc.ABC):
     """Initializes the sampler.
 
     Args:
-      client_ids: The population, all ids different. In another order they
-        have other cohorts.
-      seed: The seed of the run's cohorts, not negative: a number that nobody
-        else knows, such as `secrets.randbits(128)`, where they are secret.
+      client_ids: The population, all ids different. Another order gives other
+        cohorts.
+      seed: The seed of the run's cohorts, not negative. If the cohorts are
+        secret: a number that nobody else knows, such as
+        `secrets.randbits(128)`.
 
     Raises:
       TypeError: If `client_ids` have no order, or `seed` is not an integer.
@@ -62,18 +63,18 @@ class ClientSampler(abc.ABC):
 
   @property
   def digest(self) -> str | None:
-    """A digest of what decides all cohorts; `None` where it is not known.
+    """A digest of all that decides the cohorts; `None` if it is not known.
 
-    Under correlated noise and random allocation, a ledger refuses other cohorts
-    by it in the midst of a run.
+    Under correlated noise and random allocation, a ledger uses it to refuse
+    other cohorts in the midst of a run.
     """
     return None
 
   @property
   def seed_digest(self) -> str | None:
-    """A digest of the seed; `None` where it is not known.
+    """A digest of the seed; `None` if it is not known.
 
-    By it, two runs with one seed are not added up as if they were independent.
+    With it, two runs with one seed are not added up as independent runs.
     """
     return None
 
@@ -87,7 +88,7 @@ class ClientSampler(abc.ABC):
         independent.
 
     Raises:
-      ValueError: If the scheme has one draw alone, and `draw` is another.
+      ValueError: If the scheme has only one draw, and `draw` is not 0.
     """
 
 
@@ -153,8 +154,8 @@ class _Seeded(ClientSampler):
 class PoissonSampler(_Seeded):
   """Each client takes part with a fixed probability, independently.
 
-  The size of a cohort varies, and may be 0: that round adds noise alone. What
-  the Poisson-sampled Gaussian mechanism's accounting assumes.
+  The size of a cohort varies, and may be 0: a round of noise alone.
+  The accounting of the Poisson-sampled Gaussian mechanism assumes this sampler.
   """
 
   def __init__(
@@ -173,8 +174,8 @@ class PoissonSampler(_Seeded):
 class RandomAllocationSampler(_Seeded):
   """Each client takes part in one round of each epoch, by `draw_round`.
 
-  A device with a secret key of its own could draw it. The size of a cohort
-  varies, and may be 0: that round adds noise alone.
+  A device with a secret key of its own could draw its round. The size of a
+  cohort varies, and may be 0: a round of noise alone.
   """
 
   _is_independent = False
@@ -224,8 +225,8 @@ class RandomAllocationSampler(_Seeded):
 class FixedSizeSampler(_Seeded):
   """A cohort of a fixed size, drawn without replacement, new in each round.
 
-  What the paper's experiments do (Sec. 4: 80 of 1920). Its privacy under
-  replace-one neighbours is not that of Poisson sampling.
+  The paper's experiments use it (Sec. 4: 80 of 1920). Its privacy, under
+  replace-one neighbours, differs from that of Poisson sampling.
   """
 
   def __init__(
@@ -277,7 +278,7 @@ class RoundRobinSampler(FixedSizeSampler):
 
 
 class GroupedPoissonSampler(RoundRobinSampler):
-  """Groups that take turns, and a secret draw from the one whose turn it is.
+  """Groups that take turns, and a secret draw from the group of the round.
 
   Each client of the group takes part with probability `clients_per_round` *
   `min_separation` / population, independently: `clients_per_round` of them are
@@ -310,7 +311,7 @@ def draw_round(
   2^-128. A client needs nothing of the other clients.
 
   Args:
-    client_id: The id, which no other client has.
+    client_id: The id, different for each client.
     key: A secret of at most 64 bytes; 32 random ones are enough.
     epoch: The number of the epoch, from 0.
     rounds_per_epoch: The rounds of an epoch, at least 1.

@@ -1,12 +1,12 @@
-"""What clients keep from round to round, on the disk of the trusted side.
+"""The store of what clients keep between rounds, on the trusted side's disk.
 
-A store has for each client a structure of tensors, zeros until its first round,
-in a version for each round in which it took part. A round t reads the newest
-versions before t, so that a round that is run again reads what it read before.
-The versions of a round are there as a whole or not at all. Those that no
-checkpoint needs are dropped.
+For each client the store has a structure of tensors, zeros until its first
+round, with a version for each round in which it took part. Round t reads the
+newest versions before t, so that a round that is run again reads the same. The
+versions of a round are all there or all absent. Versions that no checkpoint
+needs are dropped.
 
-Nothing of it is ever released: it is exact data of single clients.
+Nothing of the store is ever released: it is exact data of single clients.
 """
 
 import collections
@@ -35,14 +35,14 @@ _DIGEST_BYTES = 32
 
 
 class DamagedStatesError(storage_errors.StorageError):
-  """What the clients keep is not what was written, or is of another run."""
+  """The store of what clients keep is damaged, or is of another run."""
 
 
 def kept_type(process: Any) -> tff.Type | None:
   """Returns the type of what each client keeps; `None` if they keep nothing.
 
-  Where clients keep something, the process takes for each a structure of
-  `client` and `kept`, as that of `build_fed_avg` with a `KeepingStep` does.
+  If clients keep something, the process takes for each client a structure of
+  `client` and `kept`, as `build_fed_avg` with a `KeepingStep` does.
   """
   signature = getattr(process.next, 'type_signature', None)
   if signature is None:
@@ -54,9 +54,8 @@ def kept_type(process: Any) -> tff.Type | None:
 class ClientStates:
   """The store of what the clients of one run keep.
 
-  The versions of a round have the id of its outcome, under which the state is
-  saved too. So a store of another run, or of another draw of a round, is
-  refused.
+  The versions of a round have the id of its outcome, which the saved state has
+  too. So a store of another run, or of another draw of a round, is refused.
   """
 
   def __init__(

@@ -1,10 +1,10 @@
-"""Checkpoints of a learning process: its states on the disk, each whole.
+"""Checkpoints of a learning process: complete states on the disk.
 
-Older files are removed only when a new one is durably there. So a program that
-is killed, or a machine that loses power, leaves the file before.
+An older file is removed only when a new one is durably on the disk. So a
+program that is killed, or a machine that loses power, leaves the older file.
 
 A file has a line of JSON, the arrays of the state one after the other, and the
-CRC-32 of both, by which a file that was cut off or damaged is found.
+CRC-32 of both, which reveals a file that is cut short or damaged.
 """
 
 import json
@@ -29,11 +29,11 @@ _BLOCK = 2**20
 
 
 class DamagedCheckpointError(storage_errors.StorageError):
-  """A checkpoint is not what was written."""
+  """A checkpoint is damaged."""
 
 
 class Charge(NamedTuple):
-  """To what a private outcome belongs.
+  """The ledger, the release and the draw to which a private outcome belongs.
 
   Attributes:
     run_id: The `run_id` of the ledger.
@@ -48,14 +48,14 @@ class Charge(NamedTuple):
 
 
 class Outcome(NamedTuple):
-  """What is known of a checkpoint without its state.
+  """A checkpoint without its state.
 
   Attributes:
     path: The file.
-    id: A random text, by which a ledger charges for the outcome.
+    id: A random text, which a ledger charges.
     round_num: The number of rounds that the state has.
-    charge: Of a private run, to what the outcome belongs; else `None`.
-    released: Of a private run, what was measured and may be released, by name.
+    charge: In a private run, to what the outcome belongs; else `None`.
+    released: In a private run, the measurements that may be released, by name.
   """
 
   path: pathlib.Path
@@ -68,9 +68,9 @@ class Outcome(NamedTuple):
 class Checkpoints:
   """The last two states of a learning process in a folder.
 
-  A private run keeps the outcome of each round, and uses `save` and `outcomes`
-  by `run_private_round` and `resume` alone. What is not private keeps a state
-  from time to time.
+  A private run keeps the outcome of each round: only `run_private_round` and
+  `resume` call `save` and `outcomes`. A run without privacy keeps a state from
+  time to time.
   """
 
   def __init__(self, folder: str | os.PathLike):
@@ -123,8 +123,8 @@ class Checkpoints:
       What was saved.
 
     Raises:
-      StorageError: If it could not be written. Those before it are as they
-        were.
+      StorageError: If it could not be written. Earlier checkpoints do not
+        change.
     """
     place = max((_place(path) for path in self._paths()), default=0) + 1
     outcome = Outcome(
@@ -146,9 +146,9 @@ class Checkpoints:
     return outcome
 
   def outcomes(self) -> list[Outcome]:
-    """Returns what is known of each checkpoint, in the order of writing.
+    """Returns each checkpoint without its state, in the order of writing.
 
-    A damaged one is left out, left where it is, and named in `damaged`.
+    A damaged checkpoint is not returned; it stays, and `damaged` names it.
 
     Raises:
       DamagedCheckpointError: If there are checkpoints and all are damaged.
@@ -176,8 +176,8 @@ class Checkpoints:
       structure: A state of the same process, such as its initial one.
 
     Raises:
-      DamagedCheckpointError: If the checkpoint is not what was written.
-      ValueError: If the checkpoint is one of another process.
+      DamagedCheckpointError: If the checkpoint is damaged.
+      ValueError: If the checkpoint is of another process.
     """
     _, leaves = _read(outcome.path, with_leaves=True)
     expected = [np.asarray(leaf) for leaf in tree.flatten(structure)]

@@ -1,7 +1,7 @@
-"""Ctrl-C, SIGTERM and SIGHUP, at a moment that leaves the files in order.
+"""Raises Ctrl-C, SIGTERM and SIGHUP when the files are in order.
 
-An exception that a signal raises can be lost: Python drops it in a destructor,
-and TensorFlow makes another one of it. So a signal that arrived is kept, and
+A signal's exception can be lost: Python drops it in a destructor, and
+TensorFlow turns it into another one. So a signal that arrived is kept, and
 raised again at the end of the next `shield`.
 """
 
@@ -86,7 +86,7 @@ _caught: Interruption | None = None
 
 @contextlib.contextmanager
 def shield() -> Iterator[None]:
-  """Lets the body finish first: a signal in it, or lost, is raised then.
+  """Lets the body finish, then raises a signal that arrived or was lost.
 
   Where nothing catches signals, it does nothing.
   """

@@ -1,4 +1,4 @@
-"""The metrics of a run: CSV, TensorBoard, the log, and what else takes them."""
+"""The metrics of a run, for CSV, TensorBoard, the log and release managers."""
 
 import asyncio
 import collections
@@ -27,13 +27,13 @@ _LOGGER = logging.getLogger(__name__)
 class MetricsFiles(RoundWatcher):
   """Keeps the metrics of every round in files.
 
-  The CSV file is that of `tff.program.CSVFileReleaseManager`, which however
-  writes all rows for each new one. A row survives a kill when the round is
-  recorded, and a power cut when its checkpoint is written. What a crash leaves
-  of a line is dropped when the file is opened again.
+  The CSV file has the format of `tff.program.CSVFileReleaseManager`, which
+  writes all rows again for each new row. A row survives a kill once the round
+  is recorded, and a power cut once its checkpoint is written. A line that a
+  crash cut short is dropped when the file is opened again.
 
-  A round that comes again takes the place of all rows from that round on, but
-  round 0 never takes the place of rows of rounds: it is of another run.
+  A round that comes again replaces all rows from this round on. But round 0
+  never replaces rows of later rounds: it belongs to another run.
 
   The log shows the metrics from the verbosity of INFO on.
   """

@@ -1,4 +1,4 @@
-"""A private training program in one call, of the five parts of one by hand."""
+"""A private training program in one call."""
 
 import dataclasses
 import json
@@ -45,7 +45,7 @@ _SEED = 'sampling_seed'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrivateProgram:
-  """A private run: what `build_private_program` has put together.
+  """A private run, built by `build_private_program`.
 
   Attributes:
     folder: Where the run is kept.
@@ -134,9 +134,10 @@ def build_private_program(
 ) -> PrivateProgram:
   """Builds a private run, or takes up the one that `folder` has.
 
-  It is what docs/private_run.md puts together by hand: a plan, its sampler with
-  a secret seed, `dp_mean_factory` with the plan's noise, `build_fed_avg`, a
-  ledger and a `TrainingProgram`. Each of them has its own refusals.
+  It builds the parts that docs/private_run.md builds by hand: a plan, its
+  sampler with a secret seed, `dp_mean_factory` with the plan's noise,
+  `build_fed_avg`, a ledger and a `TrainingProgram`. Each part has its own
+  refusals.
 
   Args:
     model_fn: Returns a new `tff.learning.models.VariableModel`; with `loss`, a
@@ -172,9 +173,9 @@ def build_private_program(
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If an argument is out of range, the arguments do not fit
-      together, or they are not those of the run that `folder` has: its plan,
-      and once it has charged a round what the rounds are made of; or the ledger
-      of that run is not there.
+      together, or they differ from those of the run in `folder`: from its plan
+      and, once a round is charged, from what its rounds compute; or the ledger
+      of this run is missing.
     DamagedLedgerError: If the ledger in `folder` is not what was written.
     StorageError: If `folder` cannot be written.
   """

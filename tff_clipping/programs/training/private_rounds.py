@@ -1,21 +1,21 @@
 """A private round: its outcome is saved, then charged, then released.
 
 Under subsampling, k releases of one cohort with fresh noise are one sampled
-Gaussian mechanism with noise z / sqrt(k), whose cost is far above that of k
-independent draws. And whoever may run a round again until its result pleases
-has more than one release. So a charged round is never run again.
+Gaussian mechanism with noise z / sqrt(k), which costs far more than k
+independent draws. And a user who runs a round again until its result pleases
+sees more than one release. So a charged round is never run again.
 
 The outcome of a round (state, public metrics, a random id) is on the disk
 before the ledger has the line with that id, and the line is on the disk before
 anything is released. A program that was killed leaves one of three things:
 
-- No whole outcome. Nobody saw it: the round runs with fresh noise.
-- An outcome that is not charged, saved when the last release of the ledger was
-  the last. It is pending: it is charged and released, and never run again.
+- No complete outcome. Nobody saw the round: it runs with fresh noise.
+- An outcome that is not charged, saved after the ledger's last release. It is
+  pending: it is charged and released, and its round is never run again.
 - A charged outcome. It is released.
 
 Only the id makes an outcome a charged one, never the number of a round: a
-restored disk or a copied folder has outcomes of the same round that were not.
+restored disk or a copied folder may have uncharged outcomes of the same round.
 docs/theory.md has the proof, and what is not covered.
 """
 
@@ -84,18 +84,18 @@ def resume(
   *,
   start_over: bool = False,
 ) -> tuple[int, Any]:
-  """Returns from where a private run goes on.
+  """Returns the round and the state from which a private run goes on.
 
-  What a program that was killed had saved and not charged is charged. If the
-  budget does not allow that, the outcome is set aside and never released.
+  An outcome that a killed program saved and did not charge is charged. If the
+  budget does not allow the charge, the outcome is set aside and never released.
 
   Args:
-    ledger: What is charged.
-    store: Where the outcomes of its rounds are.
+    ledger: The ledger.
+    store: The store of the outcomes of the ledger's rounds.
     initial_state: The state before the first round, from `initialize` of the
       process.
-    start_over: Whether the run may begin anew where all of its outcomes are
-      lost. Its rounds are then new draws, and are charged again.
+    start_over: Whether the run may begin anew if all of its outcomes are lost.
+      Its rounds are then new draws, and are charged again.
 
   Returns:
     The number of rounds that were released, and the state after them.
