@@ -1,8 +1,8 @@
 """Composable aggregation factories for clipping and differential privacy.
 
-A factory checks its arguments when it is built. An argument of the wrong kind
-is a TypeError, and one out of range a ValueError. A factory that another one
-takes must be unweighted if nothing else is said.
+A factory checks its arguments when it is built. An argument of the wrong type
+raises a TypeError, an argument out of range a ValueError. An inner factory must
+be unweighted unless the docstring says otherwise.
 """
 
 from tff_clipping import tff_extra  # noqa: F401

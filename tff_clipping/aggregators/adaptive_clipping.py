@@ -42,10 +42,10 @@ def adaptive_dp_mean_factory(
   c_{t+1} = c_t exp(-learning_rate * (share - target_quantile)).
 
   Guarantee: bits and values together are one Gaussian mechanism with the given
-  `noise_multiplier` z, in the numbers that are released, which lie on grids as
-  those of `dp_mean_factory`, since the noise on the values is raised to z' =
-  (z^-2 - (2 s)^-2)^(-1/2). A plan charges z and nothing else. The next clipping
-  norm is computed from noised bits alone.
+  `noise_multiplier` z, since the noise on the values is raised to z' = (z^-2 -
+  (2 s)^-2)^(-1/2). It holds for the released numbers, which lie on grids as in
+  `dp_mean_factory`. A plan charges z and nothing else. The next clipping norm
+  is computed from noised bits alone.
 
   Measurements, `float32` but for the record:
     mechanism: As for `dp_mean_factory`; its noise multiplier is z.
@@ -68,7 +68,7 @@ def adaptive_dp_mean_factory(
     below_count_stddev: s, the noise on the sum of the bits. `None` is P / 20.
       z must be below 2 s.
     sum_factory: As for `dp_mean_factory`. The bounds of a `secure_sum_factory`
-      must be for the largest norm that is to be expected; what is beyond is
+      must cover the largest clipping norm that you expect; values beyond are
       clamped.
     noise_key: As for `gaussian_noise_factory`.
 

@@ -20,15 +20,15 @@ def add_canary_products(
 ) -> SumFactory:
   """Measures the products of each result with the directions of canaries.
 
-  For the audit of a pipeline, `tff_clipping.privacy.audit`: the canaries are
-  clients of the cohort that send their directions, and go through all that
-  `inner_agg_factory` does to clients. Put this factory outside of everything
-  else: it looks at what comes out, at the SERVER, before any server optimizer.
-  The result and the state of `inner_agg_factory` are unchanged.
+  For the audit of a pipeline, `tff_clipping.privacy.audit`: canaries are
+  clients of the cohort that send their directions and pass through all of
+  `inner_agg_factory`. Put this factory outside all others: it measures the
+  result, at the SERVER, before any server optimizer. The result and the state
+  of `inner_agg_factory` do not change.
 
   A product is a function of the result alone, so that it reveals no more than
-  the result does, and the record of a mechanism inside holds. Whose direction
-  it is does reveal more: keep the canaries' seed with the data.
+  the result, and the record of a mechanism inside holds. The directions reveal
+  more: keep the canaries' seed as secret as the data.
 
   Measurements, in one `OrderedDict` with those of `inner_agg_factory`, which
   are under the name `inner` if they are not named:

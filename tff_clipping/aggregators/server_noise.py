@@ -88,7 +88,7 @@ def correlated_noise_factory(
   *,
   noise_key: keys.NoiseKey = None,
 ) -> SumFactory:
-  """Adds noise that later rounds' noise partly takes back, at the SERVER.
+  """Adds noise of which later rounds subtract a part, at the SERVER.
 
   At SERVER, `inner_agg_factory`'s result + the round's row of C^{-1} Z, where C
   is the matrix of `strategy` and Z has a row of independent N(0,
@@ -100,14 +100,14 @@ def correlated_noise_factory(
   `s` in L2 in the rounds in which it takes part, all rounds together are one
   Gaussian mechanism with noise multiplier `noise_stddev` / (`s` *
   `strategy.compute_sensitivity(participation)`), under zeroing out one client;
-  Theorem 2 of `aggregators.noise` has the proof. What holds clients to
-  `participation` is the sampler; for clips and odd updates, see
+  Theorem 2 of `aggregators.noise` has the proof. The sampler holds
+  clients to `participation`; for clips and odd updates, see
   `gaussian_noise_factory`.
 
-  Whoever has a state can subtract a part of the noise of later rounds: keep the
-  state secret. And a round must not be run again once its result has been
-  released: two results with the same noises of earlier rounds cost more than is
-  charged. `programs.run_private_round` never does.
+  A state tells a part of the noise of later rounds: keep it secret. A round
+  must not run again once its result is released: two results with the same
+  earlier noise cost more than the plan charges. `programs.run_private_round`
+  never runs it again.
 
   What is released lies on a grid, of at most 2^-24 standard deviations of a
   draw, to which clients' values are rounded towards zero. For n elements in T
@@ -119,7 +119,7 @@ def correlated_noise_factory(
 
   Measurements:
     noise_stddev: That of one draw, `float32`.
-    strategy_digest: A string, by which `strategy` is told from others.
+    strategy_digest: A string that differs between strategies.
 
   What `inner_agg_factory` measures is dropped, as by `gaussian_noise_factory`.
 
@@ -266,11 +266,11 @@ def check_strategy(strategy: Any) -> NoiseRecurrence:
 
 
 def strategy_digest(recurrence: NoiseRecurrence) -> str:
-  """Returns a string that tells a stream of noise from others.
+  """Returns a string that differs between streams of noise.
 
-  It is a digest of the tables, to the last bit. A strategy that was written
-  down and read back has the same. One that is optimised anew may have another,
-  on another processor or with another version of SciPy.
+  It is a digest of the tables, to the last bit. A strategy that is written to
+  a file and read back keeps its digest. A strategy that is optimised anew may
+  have another digest, on another processor or with another version of SciPy.
   """
   digest = hashlib.blake2b(digest_size=8)
   for name, table in recurrence._asdict().items():

@@ -1,4 +1,4 @@
-"""Changes what goes into an aggregator, or what comes out of it."""
+"""Transforms the values before an aggregator, or the result after it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ def transformed_factory(
   before: Callable[[Any], Any] | None = None,
   after: Callable[[Any], Any] | None = None,
 ) -> SumFactory:
-  """Aggregates what clients make of their values, and changes the result.
+  """Transforms clients' values, aggregates them, and transforms the result.
 
   At CLIENTS, u_i = before(x_i). At SERVER, after(the result of `inner` for all
   u_i).

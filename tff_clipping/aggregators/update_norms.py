@@ -26,8 +26,8 @@ def add_update_norm_measurements(
   """Measures the L2 norms of the values that `inner_agg_factory` is given.
 
   SIMULATION ONLY. The measurements are exact functions of the clients' updates,
-  and no noise of `inner_agg_factory` covers them: a training run on real data
-  that has to be private must not use this. Their names are in
+  and no noise of `inner_agg_factory` covers them: a private run on real data
+  must not use this. Their names are in
   `SIMULATION_ONLY_MEASUREMENTS`, so that programs can label or drop them.
 
   Put it outside a clip to see the norms before the clip. The result, the state
