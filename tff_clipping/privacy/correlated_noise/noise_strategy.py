@@ -1,4 +1,4 @@
-"""What every strategy of correlated noise can do, and what a client may."""
+"""The base class of noise strategies, and the rounds that a client may join."""
 
 import abc
 import dataclasses
@@ -48,10 +48,10 @@ class Participation:
 
 
 class NoiseRecurrence(NamedTuple):
-  """How a round's noise comes from one fresh draw and from what is kept.
+  """How a round's noise is computed from a fresh draw and kept arrays.
 
-  What is kept are `num_slots` arrays of the size of the model, 0 at first. In
-  round t, from 0, with the rows of the tables that `phases[t]` names,
+  `num_slots` arrays of the size of the model are kept, 0 at first. In round t,
+  from 0, with the rows `phases[t]` of the tables,
 
     noise    = draw + sum_s read_weights[s] * slots[s]
     slots[s] = keep_weights[s] * slots[s] + write_weights[s] * noise
@@ -61,10 +61,10 @@ class NoiseRecurrence(NamedTuple):
 
   Attributes:
     phases: `int64` of shape [num_rounds].
-    read_weights: What the slots count for in the noise; of shape [num_phases,
-      num_slots], as the others.
+    read_weights: The weights of the slots in the noise, of shape [num_phases,
+      num_slots], as the other weights.
     keep_weights: The share of each slot that stays.
-    write_weights: How much of the noise goes to each slot.
+    write_weights: The share of the noise that goes to each slot.
   """
 
   phases: np.ndarray
@@ -80,21 +80,21 @@ class NoiseRecurrence(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NoiseStrategy(abc.ABC):
-  """How the noise of one round depends on that of the rounds before.
+  """How the noise of a round depends on the noise of earlier rounds.
 
   A strategy is a lower triangular Toeplitz matrix C with a column for each
   round: C[i, j] depends on i - j alone, and is 1 on the diagonal. The rounds'
   sums x_1, ..., x_T are released as x + C^{-1} z, where z is Gaussian
   of standard deviation `noise_stddev`, independent from round to round. The
   release is computed from C x + z alone, which is one Gaussian mechanism for
-  the whole run, whose sensitivity is that of C x; this holds also where each
-  sum depends on the releases before it (Denisov et al. 2022, Theorem 2.1).
+  the whole run, with the sensitivity of C x, also if each sum depends on earlier
+  releases (Denisov et al. 2022, Theorem 2.1).
 
-  A model that adds up what is released sees the running sums of x, with errors
-  that partly cancel. They are what strategies are compared by.
+  A model that adds up the releases has the running sums of x, with errors that
+  partly cancel. Strategies are compared by these errors.
 
   Attributes:
-    num_rounds: T, the rounds that there is noise for.
+    num_rounds: T, the rounds that have noise.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -127,7 +127,7 @@ class NoiseStrategy(abc.ABC):
   def compute_sensitivity(
     self, participation: Participation, num_rounds: int | None = None
   ) -> float:
-    """Returns by how much one client can change C x.
+    """Returns the largest change of C x by one client.
 
     Args:
       participation: The rounds that a client may take part in, with a

@@ -1,4 +1,4 @@
-"""What a run has spent, written down before each release."""
+"""The ledger of a run: each release is charged before it is made."""
 
 import dataclasses
 import datetime
@@ -36,16 +36,16 @@ class PrivacyLedger:
   counting. `tff_clipping.programs.run_private_round` keeps this order.
 
   An outcome counts as charged only if its id is in the ledger. A charged round
-  is never run again: the outcome that was saved is released. Where that outcome
-  is lost, the round is drawn anew, with another cohort and other noise, under
-  the next number of its draw, and is charged again. A second look at one cohort
-  would cost more than the accountant charges for a new cohort.
+  is never run again: its saved outcome is released. If this outcome is lost,
+  the round is drawn anew, with another cohort and other noise, under the next
+  number of its draw, and is charged again. A second release of one cohort would
+  cost more than the accountant charges for a new cohort.
 
   A line cut short by a crash counts as a release, and a file that was changed,
   truncated or replaced is refused; see `ledger_file`. Several threads may use
   one ledger; a second process is refused.
 
-  What adds a line raises TypeError for an argument of the wrong kind,
+  Methods that add a line raise TypeError for an argument of the wrong type,
   ValueError if the ledger is closed, DamagedLedgerError if the file was changed
   since it was opened, and OSError if the line could not be written.
   """
@@ -62,11 +62,11 @@ class PrivacyLedger:
     Args:
       path: The file, `ledger.jsonl` in the run's folder, which must exist. A
         seal, `ledger.jsonl.seal`, is kept beside it and belongs to it.
-      plan: What is charged. An existing ledger must be of the same plan, and
-        charges its own: of numbers, the last digits do not count. A strategy is
-        the same in all digits; see `read_plan`.
+      plan: The plan to charge. An existing ledger must be of the same plan, and
+        charges its own: the last digits of numbers may differ, but not those of
+        a strategy; see `read_plan`.
       caveats: Why the run does not have the plan's guarantee; see
-        `PrivacyPlan.describe`. The ledger keeps them, and those of before.
+        `PrivacyPlan.describe`. The ledger keeps these and all earlier ones.
 
     Raises:
       TypeError: If `plan` is not a plan.
@@ -146,8 +146,8 @@ class PrivacyLedger:
   def epsilon(self) -> float:
     """The epsilon of the releases so far, in the plan's accounting.
 
-    Holds for a number of releases that was settled before the run. Where what
-    was released decided on it, the epsilon of all planned rounds holds.
+    It holds for a number of releases that was fixed before the run. If releases
+    decided on the number, the epsilon of all planned rounds holds.
     """
     return self._epsilon_after(self.num_releases)
 
@@ -166,9 +166,9 @@ class PrivacyLedger:
     round_num: int | None = None,
     draw: int | None = None,
   ) -> None:
-    """Writes down which release the last line was that a crash cut short.
+    """Names the release of the last line, which a crash cut short.
 
-    That line charges for the release already.
+    This line already charges for the release.
 
     Args:
       release_id: The id of the outcome that was being charged; a new one where
@@ -197,10 +197,10 @@ class PrivacyLedger:
       )
 
   def check_cohorts(self, digest: str) -> None:
-    """Raises unless the cohorts are those of the releases before.
+    """Raises unless the cohorts are those of earlier releases.
 
-    Where noise is correlated between rounds, or clients draw one round of an
-    epoch, what a client costs depends on the rounds in which it takes part.
+    If noise is correlated between rounds, or clients draw one round of an
+    epoch, the cost of a client depends on the rounds in which it takes part.
 
     Args:
       digest: That of what decides all cohorts, which is written down;
@@ -224,7 +224,7 @@ class PrivacyLedger:
       self._append(ledger_contents.COHORTS, digest=digest)
 
   def record_seed(self, digest: str) -> None:
-    """Writes down by what seed the cohorts are drawn, once.
+    """Writes down the digest of the cohorts' seed, once.
 
     Two ledgers with one seed cost more together than independent ones:
     `compute_spending` looks for it.

@@ -1,4 +1,4 @@
-"""What the lines of a ledger say: the plan, and what was released."""
+"""The contents of a ledger: its plan and its releases."""
 
 import dataclasses
 import functools
@@ -47,7 +47,7 @@ UNKNOWN = Release(None, None, None)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LedgerContents:
-  """What a run has spent so far.
+  """The plan of a run and its releases so far.
 
   Attributes:
     path: The ledger.
