@@ -194,10 +194,11 @@ class Runs:
         with, None without) and `no_drop` (why there is none), `drop` (by how
         much `final_score` is worse than that of `fed_avg_run`: in points for an
         accuracy, else in the unit of the metric), `dp_drop` (the same against
-        CE-FedAvg with the same threshold), `equal_path_accuracy` (that of
-        `fed_avg_run` at the round by which it has moved as far as this run has
-        at T), `equal_path_lead` (the run's own less that: clipping makes steps
-        shorter, so that a part of a drop is training that is still to come),
+        CE-FedAvg, with the same threshold if there is such a run),
+        `equal_path_accuracy` (that of `fed_avg_run` at the round by which it
+        has moved as far as this run has at T), `equal_path_lead` (the run's own
+        less that: clipping makes steps shorter, so that a part of a drop is
+        training that is still to come),
         `shown_norm` (the threshold on updates with which a run is drawn: its
         own c or, where it does not clip, the one c with which all others of its
         setting do; NaN where there is none, and for clipped models);

@@ -186,16 +186,17 @@ def check(config: Config) -> None:
       f'must be {" or ".join(clippings)} for `aggregation` {c.aggregation} and '
       f'`mechanism` {c.mechanism}',
     ),
+    Rule(
+      not is_distributed or noise == independent,
+      'aggregation',
+      f'must be plain or secure but for {independent}',
+    ),
     # The paper's cohorts are charged by pld.
     Rule(
-      not is_distributed
-      or (
-        noise == independent and c.accountant == 'rdp' and c.sampling != 'paper'
-      ),
+      not is_distributed or (c.accountant == 'rdp' and c.sampling != 'paper'),
       'aggregation',
-      f'must be plain or secure but for {independent}, and for `accountant` '
-      'pld and `sampling` paper: pld is not proved for sampled noise in '
-      'integers',
+      'must not be distributed for `accountant` pld and `sampling` paper: pld '
+      'is not proved for sampled noise in integers',
     ),
     only('sum_bits', is_distributed, '`aggregation` distributed'),
     only(

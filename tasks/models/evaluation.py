@@ -85,10 +85,14 @@ def build_evaluation_fn(
     for metric in metrics:
       counted = metric.counted
       if metric.name not in counts:
-        with np.errstate(all='ignore'):
-          value = counted(
-            test['y'].astype(float), np.concatenate(outputs).astype(float)
+        labels, found_outputs = test['y'], np.concatenate(outputs)
+        if found_outputs.shape != labels.shape:
+          raise ValueError(
+            f'The outputs of `model` must have the shape {labels.shape} of the '
+            f'labels for {metric.name}, found {found_outputs.shape}.'
           )
+        with np.errstate(all='ignore'):
+          value = counted(labels.astype(float), found_outputs.astype(float))
       elif type(counted).result is tf.keras.metrics.Mean.result:
         value = _mean(counted.total, counted.count)
       else:

@@ -63,6 +63,13 @@ def test_dp_mean_uses_its_sum_factory():
   [
     (aggregators.clipped_mean_factory(clipping_norm=1.0), 1000, 0.01),
     (aggregators.fixed_denominator_mean_factory(70_000), 10, 0.01 / 7000),
+    (
+      aggregators.dp_mean_factory(
+        clipping_norm=1.0, noise_multiplier=1e-6, clients_per_round=70_000
+      ),
+      10,
+      0.01 / 7000,
+    ),
   ],
 )
 @pytest.mark.parametrize(

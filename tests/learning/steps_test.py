@@ -235,6 +235,54 @@ def _run(process, cohorts):
   )
 
 
+class _SumOfAbsoluteErrors(tf.keras.losses.Loss):
+  def call(self, y_true, y_pred):
+    return tf.reduce_sum(tf.abs(y_true - y_pred), axis=-1)
+
+
+def _absolute_error_model():
+  inputs = tf.keras.Input((2,))
+  outputs = tf.keras.layers.Dense(2, use_bias=False)(inputs)
+  return tff.learning.models.from_keras_model(
+    tf.keras.Model(inputs, outputs),
+    loss=_SumOfAbsoluteErrors(),
+    input_spec=(tf.TensorSpec([None, 2]), tf.TensorSpec([None, 2])),
+  )
+
+
+@pytest.mark.parametrize(
+  ('shared', 'update'),
+  [
+    (0.0, [[0.05, 0.05], [0.1, 0.1]]),
+    (0.1, [[0.04, 0.04], [0.09, 0.09]]),
+  ],
+)
+def test_one_step_of_scaffold_is_that_of_pfl_research(shared, update):
+  # Its test_scaffold.py, commit 238775c: one step of 0.1, the two examples and
+  # weights there. It has 0.5, 1 and 0.3, 0.8 for the control c_i+: of another
+  # sign than the gradient that it stands for, and for c = 0.1 without being it.
+  kept = steps.Kept(
+    [np.zeros([2, 2], np.float32)], [np.full([2, 2], shared, np.float32)]
+  )
+  found = one_client.train(
+    _absolute_error_model,
+    (
+      np.array([[1, 0], [0, 2]], np.float32),
+      np.array([[4, 6], [8, 12]], np.float32),
+    ),
+    [np.array([[2.0, 4.0], [3.0, 5.0]])],
+    steps.Scaffold(0.02),
+    local_steps=1,
+    batch_size=2,
+    rate=0.1,
+    kept=kept,
+  )
+  np.testing.assert_allclose(found[0], update, rtol=1e-5)
+  # Algebra: with one step, c_i+ is the gradient whatever c and c_i were.
+  (control,) = steps.Scaffold(0.02).keep(found, found, kept, way=0.1)
+  np.testing.assert_allclose(control, [[-0.5, -0.5], [-1, -1]], rtol=1e-5)
+
+
 @pytest.mark.slow
 def test_scaffold_without_controls_is_fed_avg_to_the_bit(store):
   ids = list(store.client_ids)

@@ -508,6 +508,28 @@ def test_a_restored_disk_ends_a_run_without_new_draws(tmp_path, name):
   assert all(len(looks) == 1 for looks in run.released.values())
 
 
+def test_a_damaged_outcome_is_a_new_draw(tmp_path):
+  run = _independent(tmp_path / 'run', _train_with_our_program, key=None)
+  run.run(5)
+  (path,) = (tmp_path / 'run' / 'outcomes').glob('*round_5.state')
+  path.write_bytes(b'{}')
+  assert run.run().reason is programs.StopReason.BUDGET_EXHAUSTED
+  assert run.charged[-2:] == [(5, 0), (5, 1)]
+  assert len([*path.parent.glob('damaged_*round_5*')]) == 1
+  _assert_charged_once(run)
+
+
+def test_cohorts_of_correlated_noise_stay_as_they_were(tmp_path):
+  run = _correlated(tmp_path / 'run', 'banded')
+  run.run(2)
+  run.ids = run.ids[::-1]
+  with pytest.raises(ValueError, match='the same `client_ids` in the same ord'):
+    run.run()
+  run.ids = run.ids[::-1]
+  run.run()
+  assert run.charged == [(t, 0) for t in range(1, 7)]
+
+
 def test_lost_outcomes_are_refused_or_drawn_anew(tmp_path):
   run = _independent(tmp_path / 'run', _train_with_our_program, key=None)
   run.run(2)

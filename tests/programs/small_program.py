@@ -20,19 +20,29 @@ IDS = ('1', '2', '3')
 
 
 def learn_scalar(aggregator, scale=1.0, fail_at=None):
-  """Returns a process that adds what an aggregator makes of scalars."""
+  """Returns a process that adds what an aggregator makes of scalars.
+
+  Its state has names of a clip and of noise, which prove nothing.
+  """
   weights_type = tff.to_type(tff.learning.models.ModelWeights([np.float32], []))
   state_type = tff.to_type(
     collections.OrderedDict(
       weights=weights_type,
       aggregator=aggregator.state_type.member,
+      clipping_norm=(),
+      privacy_noise=(),
     )
   )
 
   @tff.tensorflow.computation(aggregator.state_type.member)
   def initial(aggregator_state):
     weights = tff.learning.models.ModelWeights([tf.constant(0.0)], [])
-    return collections.OrderedDict(weights=weights, aggregator=aggregator_state)
+    return collections.OrderedDict(
+      weights=weights,
+      aggregator=aggregator_state,
+      clipping_norm=(),
+      privacy_noise=(),
+    )
 
   @tff.tensorflow.computation(
     state_type, aggregator.state_type.member, np.float32

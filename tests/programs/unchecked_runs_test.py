@@ -60,9 +60,10 @@ def _under(*names, record=None):
   return value
 
 
-def test_an_exact_sum_is_unchecked_wherever_its_epsilon_is_read(
+def test_declared_names_over_an_exact_sum_are_unchecked_wherever_it_is_read(
   tmp_path, capsys
 ):
+  # Its state has `clipping_norm` and `privacy_noise`, and it sums exactly.
   process, plan = small_program.build_process(), small_program.plan('poisson')
   assert not records.has_record(process)
   path = tmp_path / 'ledger.jsonl'

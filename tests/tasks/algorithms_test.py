@@ -225,8 +225,8 @@ _MODEL_CLIPPING = _PUBLIC | dict(algorithm='model_clipping_fed_avg')
           dict(clipping='per_layer'),
           '`clipping` must be fixed for .*per_layer',
         ),
-        (dict(accountant='pld'), '`aggregation` .* `accountant` pld'),
-        (dict(sampling='paper'), '`aggregation` .* `sampling` paper'),
+        (dict(accountant='pld'), 'must not be distributed for `accountant` pl'),
+        (dict(sampling='paper'), 'must not be distributed for .* paper'),
       )
     ),
     (_CORRELATED, dict(clipping='per_layer'), '`clipping` must be fixed for'),

@@ -94,7 +94,8 @@ def per_layer_clipping_factory(
   """Clips tensor k of each client's update to `clipping_norms[k]`.
 
   At CLIENTS, x_k * min(1, c_k / ||x_k||) for each tensor x_k; then as
-  `difference_clipping_factory`. An update becomes zero as a whole.
+  `difference_clipping_factory`. An update with a tensor that is not finite, or
+  whose sum of squares is above the largest `float32`, becomes zero as a whole.
 
   Guarantee: the norm of what reaches `inner_agg_factory` is at most
   `combined_clipping_norm(clipping_norms)`, in real arithmetic: the sensitivity

@@ -248,6 +248,20 @@ class _Doubled(privacy_loss.PldCost):
     return 2 * super().compute_epsilon(delta)
 
 
+@pytest.mark.parametrize('rounds', [1, 10**7])
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
+def test_pld_of_many_rounds_is_a_tight_bound(sampling, rounds):
+  # Far more rounds than a run has: the grid must neither grow nor become loose.
+  setting = {
+    'num_rounds': rounds,
+    'noise_multiplier': 300.0,
+    'sampling': sampling,
+    **PAPER,
+  }
+  by_pld = privacy.compute_epsilon(accountant='pld', **setting)
+  assert 0 <= by_pld < privacy.compute_epsilon(accountant='rdp', **setting)
+
+
 def test_an_accountant_is_one_entry_of_the_table(monkeypatch):
   doubled = accountants.Accountant(_Doubled, 'twice as much')
   monkeypatch.setitem(accountants.TABLE, 'doubled', doubled)

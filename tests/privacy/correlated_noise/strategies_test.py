@@ -153,6 +153,7 @@ def test_refused_sensitivity_would_be_wrong():
     (lambda: _banded(1.0), '`coefficients` must be a tuple of numbers'),
     (lambda: _blt((0.6, 0.6), (0.5, 0.4)), '`scales` must be at most 1 togeth'),
     (lambda: _blt((-0.1,), (0.5,)), '`scales` must not be negative'),
+    (lambda: _blt((0.1,), (-0.5,)), '`decays` must not be negative'),
     (lambda: _blt((0.1,), (1.0,)), '`decays` must be below 1'),
     (lambda: _blt((0.1,), (0.5, 0.4)), '`scales` must be as many as `decays`'),
     (lambda: _blt(0.1), '`scales` must be a tuple of numbers'),
@@ -184,6 +185,7 @@ def test_strategies_are_read_as_they_were_written(strategy):
     ({'kind': 'dense'}, ValueError, '`kind` must be one of'),
     (3, TypeError, '`value` must be a mapping'),
     ({'kind': 'tree'}, gone.GoneError, "`kind` 'tree' .* went in 0.3.0"),
+    ({'kind': 'restarted'}, gone.GoneError, "'restarted' .* went in 0.3.0"),
   ],
 )
 def test_files_of_no_strategy_are_refused(value, error, message):

@@ -85,6 +85,11 @@ def test_sampler_aggregator_and_shares_have_what_the_plan_charges(
     plan.share_parameters  # noqa: B018
 
 
+def test_a_plan_of_another_kind_has_no_words():
+  with pytest.raises(TypeError, match='`plan` must be a PrivacyPlan or a Corr'):
+    privacy.describe_plan(object())
+
+
 def test_random_allocation_charges_whole_epochs():
   plan = build_plan(sampling='random_allocation', accountant='pld')
   assert plan.dp_event == dp_accounting.SelfComposedDpEvent(

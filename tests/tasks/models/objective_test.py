@@ -139,10 +139,17 @@ class _Scale(tf.keras.layers.Layer):
 
 
 def _evaluate(
-  x, y, loss=None, *metrics, has_padding=None, functions=None, weight=1
+  x,
+  y,
+  loss=None,
+  *metrics,
+  has_padding=None,
+  functions=None,
+  weight=1,
+  goal='min',
 ):
   """Returns what is measured of a model that gives x."""
-  asked = _create(loss, *metrics, goal='min' if functions and metrics else None)
+  asked = _create(loss, *metrics, goal=goal if functions and metrics else None)
   task = _task(x, y, asked.kinds, has_padding)
   asked.check_task(task)
   model_fn = run_models.build_model_fn(
@@ -177,6 +184,20 @@ def test_errors_of_a_regression_are_over_all_batches():
     ),
     **_NEAR,
   )
+
+
+def test_a_metric_of_all_outputs_has_the_shape_of_the_labels():
+  # As of a loss of one's own, by a mean and a variance.
+  x = np.ones([4, 2], np.float32)
+  y = np.ones([4, 1], np.float32)
+  with pytest.raises(
+    ValueError, match=r'the shape \(4, 1\) of the labels for '
+  ):
+    _evaluate(
+      *(x, y, 'mine.py:loss', 'r2_score'),
+      functions={'mine.py:loss': lambda y, found: tf.abs(y - found[:, :1])},
+      goal=None,
+    )
 
 
 def _cross_entropies(x, y):

@@ -87,7 +87,7 @@ class NoiseStrategy(abc.ABC):
   sums x_1, ..., x_T are released as x + C^{-1} z, where z is Gaussian
   of standard deviation `noise_stddev`, independent from round to round. The
   release is computed from C x + z alone, which is one Gaussian mechanism for
-  the whole run, with the sensitivity of C x, also if each sum depends on earlier
+  the whole run, with the sensitivity of C x, also if a sum depends on earlier
   releases (Denisov et al. 2022, Theorem 2.1).
 
   A model that adds up the releases has the running sums of x, with errors that

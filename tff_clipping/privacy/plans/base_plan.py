@@ -300,12 +300,9 @@ class BasePlan(abc.ABC):
     """
 
   @property
+  @abc.abstractmethod
   def allows_new_draws(self) -> bool:
-    """Whether a round may be run again with another cohort and other noise.
-
-    Not where an epoch is one draw, or where rounds have noise in common.
-    """
-    return self.sampling in ('poisson', 'fixed_size', 'none')
+    """Whether a round may be run again with another cohort and other noise."""
 
   @property
   @abc.abstractmethod

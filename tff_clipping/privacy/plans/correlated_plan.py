@@ -133,6 +133,11 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     return 'pld' if self.is_amplified else 'gaussian'
 
   @property
+  def allows_new_draws(self) -> bool:
+    """False: the rounds have noise in common."""
+    return False
+
+  @property
   def relation(self) -> sampled_gaussian.Relation:
     """The neighbouring relation that `epsilon` is for."""
     return sampled_gaussian.Relation.ZERO_OUT

@@ -100,6 +100,11 @@ class PrivacyPlan(base_plan.BasePlan):
     return self._round.cohorts.sampling_prob
 
   @property
+  def allows_new_draws(self) -> bool:
+    """Not under 'random_allocation', where an epoch is one draw."""
+    return self.sampling != 'random_allocation'
+
+  @property
   def relation(self) -> sampled_gaussian.Relation:
     """The neighbouring relation that `epsilon` is for."""
     return self._round.cohorts.relation

@@ -17,6 +17,7 @@ from tff_clipping.privacy.accounting import (
 )
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
+from tff_clipping.privacy.plans.plan import PrivacyPlan
 
 
 class _Words(NamedTuple):
@@ -138,11 +139,19 @@ def describe_plan(plan: BasePlan, caveats: Sequence[str] = ()) -> str:
     plan: The plan.
     caveats: Why a run of the plan does not have its guarantee, in main clauses
       without a full stop. They come first.
+
+  Raises:
+    TypeError: If `plan` is of a kind without words.
   """
   if isinstance(plan, CorrelatedNoisePlan):
     text = _describe_correlated(plan)
-  else:
+  elif isinstance(plan, PrivacyPlan):
     text = _describe_independent(plan)
+  else:
+    raise TypeError(
+      '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found '
+      f'{type(plan).__name__}.'
+    )
   guarantee = state_guarantee(plan.epsilon, plan.target_delta, plan.relation)
   text = (
     f'Training for {count_rounds(plan.num_rounds)} satisfies client-level '

@@ -285,9 +285,21 @@ class GroupedPoissonSampler(RoundRobinSampler):
   expected.
   """
 
-  def __init__(self, client_ids: Sequence[str], **settings: int):
+  def __init__(
+    self,
+    client_ids: Sequence[str],
+    *,
+    clients_per_round: int,
+    min_separation: int,
+    seed: int,
+  ):
     """Initializes a `RoundRobinSampler`."""
-    super().__init__(client_ids, **settings)
+    super().__init__(
+      client_ids,
+      clients_per_round=clients_per_round,
+      min_separation=min_separation,
+      seed=seed,
+    )
     self._sampling_prob = (
       self._clients_per_round * len(self._groups) / len(self.client_ids)
     )
