@@ -24,7 +24,7 @@ def check(name: str, client: Any) -> np.ndarray:
 
   Raises:
     ValueError: If `client` is not [n] whole numbers or strings, also of bytes
-      in UTF-8, or an id is missing or negative. `name` is that of the ids.
+      in UTF-8, or an id is missing or negative; the message calls them `name`.
   """
   client = np.asarray(client)
   if client.dtype == object and client.ndim == 1:  # As pandas has strings.

@@ -54,7 +54,7 @@ def local_gaussian_noise_factory(
   is in what is sent to clients. There is no key for repeatable runs, since an
   aggregator cannot tell its clients apart.
 
-  Measurements, without those of `inner_agg_factory`, which have no noise:
+  Measurements (those of `inner_agg_factory`, which have no noise, are dropped):
     noise_stddev: s, that on the sum, `float32`.
     share_noise_stddev: s / sqrt(P), that of one client's share, `float32`.
 

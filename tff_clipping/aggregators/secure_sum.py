@@ -36,8 +36,8 @@ def secure_sum_factory(
   Guarantee: no sum of fewer than 2^31 clients wraps. Rounding towards zero
   never lengthens an update, so that the sensitivity of the sum of clipped
   updates is c. An element loses less than a step, at most B * 1e-9; on a grid
-  that is coarser, nothing. An element outside [-B, B] is clamped, and one that
-  is not a number becomes 0; clipped updates have none, nor with the noise of
+  that is coarser, nothing. An element outside [-B, B] is clamped, and NaN
+  becomes 0. Clipped updates have no such element, also with the noise of
   clients, which ends at 12.1 standard deviations.
 
   `tff.backends.test` and `tff_clipping.runtime` simulate the summation: their

@@ -45,7 +45,8 @@ def gaussian_noise_factory(
   `noise_stddev / s`, in the numbers that are released: `aggregators.noise` has
   the theorem. What bounds `s` is a clip, outside or inside: this factory does
   not clip. An empty cohort gives 0 + noise. An update that is not finite
-  becomes zero. There is no record of a mechanism: `dp_mean_factory` has one.
+  becomes zero. There is no record of a mechanism, so that a run counts as
+  unchecked: `dp_mean_factory` has a record.
 
   Clients' values are rounded towards zero to a grid of at most 2^-29 standard
   deviations. An `inner_agg_factory` other than `tff.aggregators.SumFactory`,
@@ -101,8 +102,8 @@ def correlated_noise_factory(
   Gaussian mechanism with noise multiplier `noise_stddev` / (`s` *
   `strategy.compute_sensitivity(participation)`), under zeroing out one client;
   Theorem 2 of `aggregators.noise` has the proof. The sampler holds
-  clients to `participation`; for clips and odd updates, see
-  `gaussian_noise_factory`.
+  clients to `participation`; for clips, and updates that are not
+  finite, see `gaussian_noise_factory`.
 
   A state tells a part of the noise of later rounds: keep it secret. A round
   must not run again once its result is released: two results with the same
@@ -257,7 +258,7 @@ def check_noise_stddev(noise_stddev: Any) -> float:
 def check_strategy(strategy: Any) -> NoiseRecurrence:
   """Returns the noise of a strategy as a stream."""
   recurrence = getattr(strategy, 'recurrence', None)
-  if recurrence is None:
+  if not isinstance(recurrence, NoiseRecurrence):
     raise TypeError(
       '`strategy` must be a noise strategy, such as `privacy.blt_strategy` '
       f'returns, found {strategy!r}.'

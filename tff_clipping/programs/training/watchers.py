@@ -68,6 +68,8 @@ class RoundWatcher:
   def measure(self, done: Round) -> Mapping[str, float]:
     """Returns numbers for the metrics of a round, by the names of columns.
 
+    Anything but numbers ends the run with an error.
+
     It may take long: a signal interrupts it, and then the round is not kept.
 
     Args:
