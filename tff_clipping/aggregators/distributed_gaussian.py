@@ -53,7 +53,7 @@ def distributed_gaussian_mean_factory(
   element of the sum on either side. An element that is beyond wraps, which
   costs accuracy and never privacy: the remainder is a function of the sum. The
   coarser the grid that the modulus allows, the larger are Delta and the noise,
-  up to 1.5 times. Elements are padded by a third at most.
+  up to 1.5 times. More than 5 elements are padded by a third at most.
 
   `local_gaussian_noise_factory` says who sees what. Against a real server,
   which counts its clients, the secure summation must refuse cohorts below m;

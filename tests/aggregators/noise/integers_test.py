@@ -121,6 +121,17 @@ def test_vector_that_is_too_long_becomes_zero(value):
   np.testing.assert_array_equal(rounded, [0, 0])
 
 
+def test_no_sum_of_squares_overflows():
+  settings = dict(clipping_norm=1.0, min_clients=1, max_clients=1)
+  # Sixteen elements as long as the bound: their sum of squares is above 2^63.
+  with pytest.raises(ValueError, match='`noise_multiplier` must be larger'):
+    integers.choose_grid(dim=16, noise_multiplier=8e-9, **settings)
+  grid = integers.choose_grid(dim=16, noise_multiplier=2e-8, **settings)
+  vector = tf.fill([16], float(math.floor(grid.sensitivity)))
+  rounded = integers.round_to_norm(vector, grid.sensitivity, _KEY)
+  np.testing.assert_array_equal(rounded, np.zeros(16))
+
+
 def test_bound_of_rounded_norms():
   # min(10 + 2, sqrt(100 + 1 + 1 * (10 + 1))) for 4 elements.
   bound = integers.rounded_norm_bound(10.0, 4)

@@ -106,13 +106,13 @@ def _draw_block(
   """Draws from a discrete Gaussian that is too wide for a table.
 
   With X_1, X_2, X_3 of parameter s = 2^11, a X_1 + 2^10 X_2 + X_3 is a discrete
-  Gaussian of variance s^2 (a^2 + 2^20 + 1), with probabilities that are off by
-  a factor of 1 + 3e-34 at most: what is added to the multiples of m is at least
-  twice as wide as m, and for a sum of two the factor is 1 + 2 exp(-2 pi^2 r^2),
-  where 1 / r^2 is m^2 times the sum of 1 / variance of both.
+  Gaussian of variance s^2 (a^2 + 2^20 + 1), but for a factor of at most
+  1 + 3e-34 in each probability. For m X + Y, with X and Y discrete Gaussian and
+  an integer m, the factor is 1 + 2 exp(-2 pi^2 r^2), where 1 / r^2 = m^2
+  (1 / Var(m X) + 1 / Var(Y)); here Y is at least twice as wide as m.
 
   The parameter `stddev` is from 2^29 to 2^30 `step`. The draws are exact, since
-  they are fewer than 2^35 steps.
+  their size is below 2^35 steps.
 
   Source: the Poisson summation formula; Micciancio and Walter 2017, "Gaussian
     sampling over the integers", for sums of such parts.

@@ -22,9 +22,9 @@ _SMALLEST = 2.0**-90
 
 
 def grid_step(stddev: Any) -> tf.Tensor:
-  """Returns the step of the grid: from 2^-30, exclusive, to 2^-29 of `stddev`.
+  """Returns the step of the grid, in (2^-30, 2^-29] times `stddev`.
 
-  `stddev` is public, a number or a scalar tensor.
+  `stddev` is public, positive, a number or a scalar tensor.
   """
   bits = tf.bitcast(as_float64(stddev), tf.int64)
   power = tf.bitwise.bitwise_and(bits, tf.constant(0x7FF << 52, tf.int64))
@@ -39,8 +39,9 @@ def round_towards_zero(
   Args:
     value: A structure of floating-point tensors; the result is `float64`.
     step: Of the grid.
-    bound: What a clip has bounded the elements by, a public number or scalar
-      tensor; infinite without a clip. It makes no difference but in time.
+    bound: The largest size of an element, which a clip ensures: a public number
+      or scalar tensor; infinite without a clip. A small bound saves time; an
+      element beyond it, or NaN, would give any number.
   """
   leaves = tf.nest.flatten(value)
   inverse = 1 / step
@@ -89,8 +90,8 @@ def noise_factor(
   With noise of s' the multiplier is s / v all the same if 1 / f + sqrt(d)
   `shift` s / v <= 1.
 
-  Returns f for d = `dim`, and s / v of at most `multiplier`, or 32 if that is
-  more.
+  Returns f for d = `dim` and each s / v of at most the larger of `multiplier`
+  and 32.
 
   Raises:
     ValueError: If rounding takes more than half of the multiplier.

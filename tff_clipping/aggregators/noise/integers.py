@@ -19,17 +19,18 @@ _BETA = math.exp(-0.5)
 # 200 failures in a row have a probability of 10^-43 at most.
 _MAX_TRIES = 200
 
-# The grid is this much finer than the norm of a vector whose elements are all
-# half a step: rounding then adds less than 1 % to the sensitivity.
+# A norm has at least so many steps for each root of the number of elements:
+# rounding then adds less than 1 % to the sensitivity.
 _STEPS_PER_ROOT_DIM = 4
 _MIN_SCALED_NORM = 1024.0
-# Sums of discrete Gaussians that are at least this wide are as private as one.
+# A sum of discrete Gaussians that are at least this wide is as private as one
+# of the same variance.
 _MIN_STDDEV = 8.0
 # So wide that 12 of it fit into the columns of a table.
 _TABLE_STDDEV = 2730.0
 # Two of a table reach so far, and further.
 _MAX_STDDEV = 2.0**17
-# Where bits are given, an element wraps with a probability of 6e-5 at most, if
+# Where bits are given, an element wraps with a probability of 7e-5 at most, if
 # it is as good as Gaussian.
 _WRAP_STDDEVS = 4
 # Nor is a grid coarser than this, or than half of the root of the elements:
@@ -69,19 +70,20 @@ def choose_grid(
   The sum of m = `min_clients` shares has the standard deviation z * Delta for
   the sensitivity Delta of the rounded vectors. Without `bits` Delta is less
   than 1 % above `clipping_norm` * `scale`, and no sum of the largest cohort
-  wraps. With `bits` the grid is the finest, up to that one, on which 4 standard
-  deviations of an element of the sum are within half of the modulus 2^`bits`.
-  A sum of M = `max_clients` vectors of norm x, spread over `dim` elements by a
-  rotation, has in each of them a variance of at most
+  wraps unless a draw is beyond 12 standard deviations (4e-33). With `bits` the
+  grid is the finest, up to that one, on which 4 standard deviations of an
+  element of the sum are within half of the modulus 2^`bits`. A sum of M =
+  `max_clients` vectors of norm x, spread over `dim` elements by a rotation, has
+  in each of them a variance of at most
 
       (M x)^2 / dim + M / 4 + M share_stddev^2,
 
   of the vectors, if all were the same, of their rounding, and of the noise.
 
   Raises:
-    ValueError: If the noise is too small for an integer grid; if so few clients
-      cannot bear the noise of so many elements, so many clients do not fit into
-      62 bits, or the noise not into `bits`.
+    ValueError: If the noise is too small for an integer grid of so many
+      elements; if so few clients cannot bear the noise of so many elements, so
+      many clients do not fit into 62 bits, or the noise not into `bits`.
 
   Source: Kairouz et al. 2021, Theorem 1 and Sec. 4.2 and 4.4.
   """
@@ -103,10 +105,11 @@ def choose_grid(
       '`noise_multiplier` or a larger `min_clients_per_round`, found '
       f'{noise_multiplier} and {min_clients} for {dim} elements.'
     )
-  if sensitivity > 2**30:
+  # The sum of squares in `round_to_norm` must not overflow.
+  if sensitivity > 2**30 or dim * (sensitivity + 1) ** 2 >= 2**63:
     raise ValueError(
-      '`noise_multiplier` must be larger for an integer grid, found '
-      f'{noise_multiplier}.'
+      '`noise_multiplier` must be larger, or the value smaller, for an integer '
+      f'grid, found {noise_multiplier} for {dim} elements.'
     )
   largest = max_clients * (
     math.ceil(sensitivity) + math.ceil(table.NUM_STDDEVS * share_stddev) + 1
@@ -167,7 +170,8 @@ def round_to_norm(
   floating-point numbers were, the result is no longer. A vector that cannot be
   rounded so, because it is longer itself, becomes zero.
 
-  Both `vector` (`float32`, of shape [dim]) and `max_norm` are in steps.
+  Both `vector` (`float32`, of shape [dim]) and `max_norm` are in steps, with
+  dim (`max_norm` + 1)^2 < 2^63, as `choose_grid` makes sure.
   """
   floor = tf.floor(vector)
   fraction = vector - floor
@@ -188,8 +192,7 @@ def round_to_norm(
     lambda tries, _: (tries + 1, attempt(tries)),
     (tf.constant(1), attempt(0)),
   )
-  # Elements of 2^31 and more could overflow the sum of squares, and are too
-  # long.
+  # An element beyond `max_norm` is too long, and could overflow the sum.
   is_safe = tf.reduce_all(tf.abs(vector) <= max_norm) & ~is_too_long(rounded)
   return tf.where(is_safe, rounded, tf.zeros_like(rounded))
 
@@ -261,8 +264,8 @@ def decode(
   _, noised = tf.while_loop(
     lambda i, _: i < num_missing, add_share, (tf.constant(0), total)
   )
-  # Once more, to what is in [-modulus / 2, modulus / 2): with the missing
-  # shares the remainder is that of the largest cohort's noise.
+  # Into [-modulus / 2, modulus / 2): so the release is a function of the sum
+  # with the noise of the largest cohort.
   half = grid.modulus // 2
   noised = _remainder(noised + half, grid.modulus) - half
   return tf.cast(tf.cast(noised, tf.float64) / grid.scale, tf.float32)

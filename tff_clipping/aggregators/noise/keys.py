@@ -71,7 +71,7 @@ def derive_key(key: tf.Tensor, first: Any, second: Any = 0) -> tf.Tensor:
   Without `key`, nothing tells the keys of two pairs from independent ones. No
   pair of integers, `first` and `second`, may come twice for one `key`.
   """
-  # A pair of counters has a place of its own in a range that `key` hides.
+  # Different counters give different seeds, moved by a secret number.
   counters = tf.stack([tf.cast(first, tf.int64), tf.cast(second, tf.int64)])
   return draw_words(draw_words(key, [2]) + counters, [2])
 

@@ -5,7 +5,8 @@ x -> H (s * x) / sqrt(d), which keeps norms. The signs are public, and no
 privacy rests on them.
 
 A pass over the vector has a matrix of up to 64 by 64. Sizes are powers of 2,
-and 3 and 5 times these, so that a vector is padded by a third at most.
+and 12 and 20 times these, so that a vector is padded by a third at most, but
+for 5 elements, which become 8.
 
 Source: Kairouz et al. 2021, "The distributed discrete Gaussian mechanism for
 federated learning with secure aggregation", Algorithm 1; Paley 1933, "On

@@ -18,8 +18,8 @@ from tff_clipping.privacy.correlated_noise import NoiseRecurrence
 _STEPS = 2**5
 
 # What is kept is below so many of its standard deviations: 13 for the noise,
-# which is above them with a probability of 1e-38, and the rest for what a
-# client moves, down to a multiplier of 1/19, and for the rounding of releases.
+# which is above them with a probability of 1e-38, 19 for what a client moves,
+# down to a multiplier of 1/19, and 8 for the rounding of releases.
 _TAIL = 40.0
 
 # Noises and means below so many standard deviations of their draw are exact on

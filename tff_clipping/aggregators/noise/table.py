@@ -3,11 +3,11 @@
 No floating-point number is between the generator and a draw: the weights are
 fixed-point numbers, computed from a decimal exponential of 100 digits.
 
-A table has 2^16 columns that are equally likely. Column i is that of an integer
-from -2^15 to 2^15 - 1, which is i modulo 2^16. It gives this integer with the
-probability t_i / 2^110, and another one otherwise. Half of a random word is a
-column, and half is compared with the upper 16 bits of t_i. Where these are
-equal, once in 2^16 integers, 94 bits more decide.
+A table has 2^16 columns that are equally likely. Column i is that of the
+integer from -2^15 to 2^15 - 1 that is congruent to i modulo 2^16. It gives this
+integer with the probability t_i / 2^110, and another one otherwise. Half of a
+random word is a column, and half is compared with the upper 16 bits of t_i.
+Where these are equal, once in 2^16 integers, 94 bits more decide.
 
 Source: Walker 1977, "An efficient method for generating discrete random
 variables with general distributions"; Vose 1991 for the table.
@@ -35,9 +35,9 @@ _HIGH_BITS = 16
 _LOW_BITS = 47
 
 # From so many draws on, a graph has them compiled by XLA, which makes one pass
-# over the memory where ten operations make ten. Fewer take longer so. Where
-# there is no XLA, as in TFF's own context, TensorFlow runs the operations. The
-# bits are the same.
+# over the memory where ten operations make ten. Fewer draws take longer so.
+# Where there is no XLA, as in TFF's own context, TensorFlow runs the
+# operations. The bits are the same.
 _MIN_COMPILED = 2**13
 
 
@@ -62,8 +62,8 @@ def gaussian_weights(stddev: float, num_weights: int) -> list[int]:
 def alias_table(stddev: float) -> tuple[np.ndarray, np.ndarray]:
   """Returns the table of a discrete Gaussian.
 
-  Each probability is within 2^-126 of the exact one, but zero's, which has what
-  is left.
+  Each probability is within 2^-126 of the exact one of the law that ends at 12
+  standard deviations, but zero's, which has what is left.
 
   Args:
     stddev: The parameter, at least 8, for which 12 `stddev` fit into the
