@@ -64,7 +64,7 @@ def test_files_of_all_kinds_are_added_up(capsys, files):
   assert f'({rounding.format_up(expected.epsilon)}, 1e-05)' in out
   assert f'It is epsilon {rounding.format_up(by_pld)} by ' in out
   assert 'which is proved too: --accountant=pld.' in out
-  assert 'settled before the first of them' in out
+  assert 'were fixed before the first run began' in out
 
 
 def test_the_question_of_the_flags_is_added_too(capsys, files):

@@ -153,7 +153,7 @@ def _format_ledger(ledger: dict[str, Any]) -> str:
     lines.append(
       f'  if it ends here   promise epsilon {rounding.format_up(planned)}, '
       f'that of all {ledger["permitted_rounds"]} rounds that the plan allows, '
-      f'unless it was settled before the run that {released} are all'
+      f'unless it was fixed before the run that {released} are all'
     )
   for source in ledger['clipping_norm_from']:
     lines.append(

@@ -172,8 +172,8 @@ def _state_promise(
     paragraphs.append(
       f'This is for all {promised.num_rounds} rounds that the plan allows. The '
       f'{ledger.num_releases} rounds that were run cost epsilon '
-      f'{rounding.format_up(ledger.epsilon)}; that is a promise only if it was '
-      'settled before the run that there would be no more.'
+      f'{rounding.format_up(ledger.epsilon)}; this is a promise only if the '
+      'number of rounds was fixed before the run.'
     )
   sources = spending.find_sources(ledger.path)
   if sources:

@@ -120,9 +120,9 @@ def describe_together(
     f'Together, the {spent.num_releases} releases of {num_runs} '
     f'run{"s" if num_runs > 1 else ""} satisfy client-level {guarantee}, by '
     f'{words.name_accountant(spent.accountant)}, for each client that is in '
-    'the populations of all of them. That holds where it was settled before '
-    'the first of them which runs there would be, with which noise and how '
-    f'many releases.{needs}'
+    'the populations of all of them. This holds if the runs, their noise and '
+    'their numbers of releases were fixed before the first run began.'
+    f'{needs}'
   )
   if caveats:
     text = f'{words.state_caveats(caveats)} Without that: {text}'
