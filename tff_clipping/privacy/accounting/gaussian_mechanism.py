@@ -10,13 +10,18 @@ the least delta that holds, not a bound (Balle and Wang 2018, Theorem 8).
 """
 
 import math
+import sys
 
 from scipy import optimize, special
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import ranges, sampled_gaussian
 
-# Far beyond what doubles tell apart in what follows.
+# Above the rounding error of a ratio of two `erfcx`, which is at most 1: delta
+# is computed from above, also where the two are almost equal.
+_RATIO_ERROR = 16 * sys.float_info.epsilon
+
+# Above the rounding error of a root.
 _TOLERANCE = 1e-13
 
 
@@ -131,9 +136,14 @@ def gaussian_noise_multiplier(
 
 
 def _log_delta(shift: float, epsilon: float) -> float:
-  """Returns the logarithm of delta, for Gaussians that are `shift` apart."""
-  first = special.log_ndtr(shift / 2 - epsilon / shift)
-  second = epsilon + special.log_ndtr(-shift / 2 - epsilon / shift)
-  share = -math.expm1(second - first)
-  # Both may be equal in doubles, where delta is 0 for all that they can tell.
-  return first + math.log(share) if share > 0 else -math.inf
+  """Returns the logarithm of delta, for Gaussians that are `shift` apart.
+
+  F(-x) is exp(-x^2 / 2) erfcx(x / sqrt(2)) / 2, so e^epsilon cancels in the
+  ratio of the two terms of delta.
+  """
+  middle, half = epsilon / shift, shift / 2
+  ratio = special.erfcx((middle + half) / math.sqrt(2)) / special.erfcx(
+    (middle - half) / math.sqrt(2)
+  )
+  share = min(1 - ratio + _RATIO_ERROR, 1.0)
+  return float(special.log_ndtr(half - middle) + math.log(share))
