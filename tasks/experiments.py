@@ -175,24 +175,6 @@ _OURS = {
   'mlp_cifar10_other_half': _row(
     'mlp', {**_CIFAR10_IID, 'task': 'cifar10_odd'}, client_learning_rate=0.1
   ),
-  # The clients of Geyer et al. 2017, two shards each, each image used once.
-  # Their threshold is the exact median of the norms; with the variant
-  # `adaptive`, which starts at c, it is paid for.
-  **{
-    f'geyer_{num_clients}': _row(
-      'mlp',
-      _split('mnist', 'shards', num_clients, 60_000 // num_clients),
-      8.0,
-      target_delta=delta,
-      clients_per_round=cohort,
-      clipping_norm=0.5,
-    )
-    for num_clients, cohort, delta in (
-      (100, 50, 1e-3),
-      (1000, 200, 1e-5),
-      (10_000, 500, 1e-6),
-    )
-  },
   # What Table 4 lacks.
   'mobilenet_v2_cifar10_iid': _row('mobilenet_v2', _CIFAR10_IID, 1.5),
 }
@@ -250,13 +232,6 @@ _DEMO = {
   'rounds_per_evaluation': 1,
   'rounds_per_checkpoint': 20,
 }
-# Ours. Clients of the largest row have 6 digits.
-_GEYER = {
-  'local_steps': 10,
-  'batch_size': 10,
-  'num_rounds': 50,
-  'rounds_per_evaluation': 5,
-}
 _EIGHTH = fractions.Fraction(1, 8)
 
 SCALES: Mapping[str, Scale] = {
@@ -289,7 +264,6 @@ SCALES: Mapping[str, Scale] = {
     "As reduced, with the paper's N and P, by which noise is divided.",
     _REDUCED | {'test_examples': 5000},
   ),
-  'geyer': Scale('Short rounds, for clients of six examples too.', _GEYER),
   'demo': Scale('That of `make demo`.', _DEMO),
 }
 
