@@ -44,18 +44,6 @@ class Partition:
   details: str
   parts_owners: bool = False
 
-  def class_counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Counts each client's examples by class, int64 [clients, num_classes].
-
-    Args:
-      labels: int [num_examples].
-      num_classes: Number of classes.
-    """
-    counts = [
-      np.bincount(labels[rows], minlength=num_classes) for rows in self.indices
-    ]
-    return np.stack(counts)
-
   @property
   def is_overlapping(self) -> bool:
     """Whether an example is held by more than one client."""

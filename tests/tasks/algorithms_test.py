@@ -10,9 +10,12 @@ import tensorflow_federated as tff
 
 from tasks import algorithms, config, named_functions
 from tasks.models import run_models
+from tests.privacy.ledgers import charge
 from tests.tasks.small_runs import DP_FED_AVG, FED_AVG
 from tff_clipping import adaptive_noise, aggregators, privacy
 from tff_clipping.learning import steps
+from tff_clipping.privacy.accounting import solve
+from tff_clipping.privacy.correlated_noise import optimization
 
 _FED_AVG = FED_AVG | dict(num_clients=40, clients_per_round=20)
 _PUBLIC = _FED_AVG | dict(algorithm='ce_fed_avg', clipping_norm=0.5)
@@ -165,6 +168,8 @@ def test_the_papers_cohorts_have_the_noise_of_poisson_at_their_own_cost():
   # A target would stop the run.
   assert plan.epsilon > 8.0
   assert plan.target_epsilon is None
+  audited = algorithms.find_plan(_config(created.to_json(), audit_canaries=10))
+  assert audited.relation is plan.relation is privacy.Relation.REPLACE_ONE
 
 
 def test_correlated_noise_takes_turns_of_n_over_p_rounds_by_default():
@@ -175,6 +180,43 @@ def test_correlated_noise_takes_turns_of_n_over_p_rounds_by_default():
   assert algorithms.find_plan(created).min_separation == 5
   other = _config(created.to_json(), min_separation=2)
   assert algorithms.find_plan(other).min_separation == 2
+
+
+_BANDED = dict(
+  mechanism='banded', sampling='min_separation', min_separation=3, num_rounds=4
+)
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [
+    {},
+    _BANDED,
+    _BANDED | dict(mechanism='blt'),
+    _BANDED | dict(sampling='grouped_poisson'),
+    dict(audit_canaries=20, clients_per_round=20),
+  ],
+)
+def test_a_run_that_goes_on_has_the_plan_of_its_ledger(
+  tmp_path, monkeypatch, changes
+):
+  def fail(*args, **kwargs):
+    raise AssertionError('A run that goes on searches for nothing.')
+
+  created = _config(DP_FED_AVG, **changes)
+  plan = algorithms.find_plan(created)
+  charge(tmp_path / 'ledger.jsonl', [1], plan)
+  for module, name in (
+    (optimization, '_minimize'),
+    (solve, 'find'),
+    (privacy.CorrelatedNoisePlan, 'from_target_epsilon'),
+  ):
+    monkeypatch.setattr(module, name, fail)
+  assert algorithms.find_plan(created, tmp_path / 'ledger.jsonl') == plan
+  with pytest.raises(ValueError, match='num_rounds'):
+    algorithms.find_plan(
+      _config(created.to_json(), num_rounds=9), tmp_path / 'ledger.jsonl'
+    )
 
 
 _AUDITED = _PRIVATE | dict(audit_canaries=100)

@@ -33,13 +33,8 @@ def _train(folder: pathlib.Path, model: str, **flags) -> train_command.Ended:
     output_dir='run',
     cache_dir='cache',
   )
-  return train_command.finish(
-    train_command.start(
-      _FLAGS | arguments | flags,
-      cwd=folder,
-      env=train_command.environment(),
-    )
-  )
+  fork = train_command.Fork(_FLAGS | arguments | flags, folder=folder)
+  return fork.communicate()
 
 
 def _read(folder: pathlib.Path):

@@ -38,27 +38,46 @@ def _without_clip(config, plan, noise, model_fn):
 
 
 @pytest.mark.slow
-def test_an_audited_run_says_what_it_shows_and_that_it_is_not_private(
-  tmp_path, cache_dir
+def test_a_killed_run_is_audited_from_its_beginning_and_says_so(
+  tmp_path, cache_dir, monkeypatch
 ):
+  record = RunAudit.record_release
+
+  def killed(self, round_num, products):
+    record(self, round_num, products)
+    if round_num == 2:
+      raise RuntimeError('killed')
+
   folder = tmp_path / 'run'
-  message = _run(folder, cache_dir).message
+  with monkeypatch.context() as patch:
+    patch.setattr(RunAudit, 'record_release', killed)
+    with pytest.raises(RuntimeError, match='killed'):
+      _run(folder, cache_dir)
+  assert not (folder / 'audit' / 'audit.json').exists()
+  drawn = read_json(folder / 'config.json')['drawn_seeds']
+  assert set(drawn) == {'sampling_seed', 'audit_seed'}
+  # And once more, when there is nothing left to do.
+  messages, audits = [], []
+  for _ in range(2):
+    messages.append(_run(folder, cache_dir).message)
+    assert read_json(folder / 'config.json')['drawn_seeds'] == drawn
+    audits.append(read_json(folder / 'audit' / 'audit.json'))
+  found = audits[0]
+  assert found == audits[1]
   # One in twenty sound runs is refuted.
-  assert 'refute' in message
-  assert 'the plan: with 95% confidence' in message
-  words = 'canaries are among its clients'
+  assert 'refute' in messages[0]
+  assert 'the plan: with 95% confidence' in messages[0]
+  plan = read_json(folder / 'privacy.json')
   for text in (
-    message,
-    read_json(folder / 'privacy.json')['description'],
+    messages[0],
+    plan['description'],
     (folder / 'ledger.jsonl').read_text().splitlines()[0],
     read_json(folder / 'result.json')['message'],
   ):
     assert 'No guarantee as it was run: ' in text
-    assert words in text
-  plan = read_json(folder / 'privacy.json')
+    assert 'canaries are among its clients' in text
   # The chance of a client to be in a round is that without canaries.
   assert (plan['num_clients'], plan['clients_per_round']) == (240, 120)
-  found = read_json(folder / 'audit' / 'audit.json')
   assert found['num_canaries_in'] + found['num_canaries_out'] == 200
   assert found['num_releases'] == 2
   assert set(found['attacks']) == {
@@ -79,44 +98,3 @@ def test_a_broken_pipeline_is_refuted(tmp_path, cache_dir, monkeypatch, broken):
   found = read_json(tmp_path / 'run' / 'audit' / 'audit.json')
   assert found['attacks']['all_releases']['is_refuted']
   assert found['gaussian_epsilon_lower_bound'] > found['claimed_epsilon']
-
-
-@pytest.mark.slow
-def test_a_resumed_run_is_audited_from_its_beginning(
-  tmp_path, cache_dir, monkeypatch
-):
-  record = RunAudit.record_release
-
-  def killed(self, round_num, products):
-    record(self, round_num, products)
-    if round_num == 3:
-      raise RuntimeError('killed')
-
-  folder = tmp_path / 'run'
-  with monkeypatch.context() as patch:
-    patch.setattr(RunAudit, 'record_release', killed)
-    with pytest.raises(RuntimeError, match='killed'):
-      _run(folder, cache_dir, num_rounds=3)
-  assert not (folder / 'audit' / 'audit.json').exists()
-  drawn = read_json(folder / 'config.json')['drawn_seeds']
-  assert set(drawn) == {'sampling_seed', 'audit_seed'}
-  # And once more, when there is nothing left to do.
-  found = []
-  for _ in range(2):
-    _run(folder, cache_dir, num_rounds=3)
-    assert read_json(folder / 'config.json')['drawn_seeds'] == drawn
-    found.append(read_json(folder / 'audit' / 'audit.json'))
-  assert found[0] == found[1]
-  assert found[0]['num_releases'] == 3
-
-
-@pytest.mark.slow
-def test_the_papers_cohorts_are_audited_as_cohorts_of_a_fixed_size(
-  tmp_path, cache_dir
-):
-  folder = tmp_path / 'run'
-  _run(folder, cache_dir, sampling='paper')
-  found = read_json(folder / 'audit' / 'audit.json')
-  assert found['relation'] == 'replace_one'
-  plan = read_json(folder / 'privacy.json')
-  assert plan['epsilon'] > plan['paper_epsilon']

@@ -67,8 +67,14 @@ def test_published_figures_are_the_papers():
 
 
 def test_values_at_the_papers_scale_are_the_papers():
-  for run in _runs(_PAPERS, ['paper']):
-    found = _config(run)
+  for run in _runs(_PAPERS):
+    full = NamedRun(run.row, 'paper', run.algorithm)
+    found, settings = _config(full), run.settings
+    # At every scale the share of the clients in a round is the paper's.
+    assert (
+      settings['clients_per_round'] * found.num_clients
+      == settings['num_clients'] * found.clients_per_round
+    )
     # Sec. 4.
     assert (found.clients_per_round, found.local_steps) == (80, 32)
     assert found.batch_size == 64
@@ -78,16 +84,6 @@ def test_values_at_the_papers_scale_are_the_papers():
     if found.task != 'emnist.npz' or not run.row.startswith('table2'):
       assert found.num_clients == 1920
     assert found.target_delta in (None, 1e-5)
-
-
-def test_the_share_of_clients_in_a_round_is_the_papers():
-  for run in _runs(_PAPERS):
-    full = NamedRun(run.row, 'paper', run.algorithm).settings
-    settings = run.settings
-    assert (
-      settings['clients_per_round'] * full['num_clients']
-      == settings['num_clients'] * full['clients_per_round']
-    )
 
 
 def test_every_run_can_be_asked_for_and_those_of_a_row_differ_in_nothing_else():

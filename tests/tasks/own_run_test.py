@@ -164,18 +164,6 @@ def test_weights_that_a_model_comes_with_are_what_a_run_begins_with(tmp_path):
   assert result.message.startswith('Nothing was left to do.')
 
 
-def _train_by_own_aggregator(folder, wrap, **changes):
-  def create_aggregator(clipping_norm, plan):
-    return wrap(
-      aggregators.dp_mean_factory(
-        clipping_norm=clipping_norm,
-        **plan.aggregator_parameters._asdict(),
-      )
-    )
-
-  return _train(folder, **_PRIVATE, aggregator=create_aggregator, **changes)
-
-
 def _check_takes_the_plan(folder, result, *, is_checked):
   unchecked = records.UNCHECKED
   assert (unchecked in result.message) != is_checked
@@ -188,18 +176,18 @@ def _check_takes_the_plan(folder, result, *, is_checked):
   assert (unchecked in ledger) != is_checked
 
 
-@pytest.mark.parametrize(
-  'wrap',
-  [
-    lambda factory: factory,
-    lambda factory: aggregators.transformed_factory(
-      factory, before=lambda x: tf.nest.map_structure(tf.sign, x)
-    ),
-  ],
-)
 @pytest.mark.slow
-def test_an_own_private_aggregator_takes_the_plan(tmp_path, wrap):
-  result = _train_by_own_aggregator(tmp_path, wrap)
+def test_an_own_private_aggregator_takes_the_plan(tmp_path):
+  def create_aggregator(clipping_norm, plan):
+    return aggregators.transformed_factory(
+      aggregators.dp_mean_factory(
+        clipping_norm=clipping_norm,
+        **plan.aggregator_parameters._asdict(),
+      ),
+      before=lambda x: tf.nest.map_structure(tf.sign, x),
+    )
+
+  result = _train(tmp_path, **_PRIVATE, aggregator=create_aggregator)
   _check_takes_the_plan(tmp_path, result, is_checked=True)
 
 

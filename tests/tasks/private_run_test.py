@@ -1,14 +1,18 @@
 """Tests of what the files of a private run say, and who can read them."""
 
 import json
-import os
-import shutil
 
 import pandas as pd
 import pytest
 
 from tasks.running.folder import RunFolder
-from tests.tasks.small_runs import DP_FED_AVG, FED_AVG, read_json, run_small
+from tests.tasks.small_runs import (
+  DP_FED_AVG,
+  read_json,
+  run_small,
+  write_adaptive,
+  write_fed_avg,
+)
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.programs.training import training_program
@@ -43,44 +47,37 @@ def test_a_private_run_says_what_it_satisfies_and_keeps_its_secrets(
 
 
 @pytest.mark.slow
-def test_clients_that_draw_their_own_rounds_are_charged_by_epochs(
-  tmp_path, cache_dir
-):
-  allocation = dict(
-    sampling='random_allocation', accountant='pld', num_rounds=6
-  )
-  result = _run(tmp_path / 'run', cache_dir, **allocation)
-  assert result.message.startswith('Finished 6 rounds. Charged: ')
-  saved = read_json(tmp_path / 'run' / 'privacy.json')
-  plan = privacy.plan_from_json(saved)
-  assert plan.epsilon == plan.epsilon_after(10) <= 8.0
-  assert 'one of the 5 rounds of an epoch' in saved['description']
-  with privacy.PrivacyLedger(tmp_path / 'run' / 'ledger.jsonl', plan) as ledger:
-    assert ledger.rounds == [1, 2, 3, 4, 5, 6]
-    assert ledger.epsilon == plan.epsilon
-
-
-@pytest.mark.slow
 def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
   tmp_path, cache_dir
 ):
-  changes = dict(sampling_seed=1, simulation_diagnostics=True, num_rounds=1)
-  message = _run(tmp_path / 'run', cache_dir, **changes).message
-  assert 'No guarantee as it was run: ' in message
-  header = (tmp_path / 'run' / 'ledger.jsonl').read_text().splitlines()[0]
+  folder = RunFolder(tmp_path / 'run')
+  message = _run(
+    folder.path,
+    cache_dir,
+    **dict(sampling='random_allocation', accountant='pld', num_rounds=6),
+    **dict(sampling_seed=1, simulation_diagnostics=True),
+  ).message
+  assert message.startswith('Finished 6 rounds. Charged: ')
+  saved = read_json(folder.privacy)
+  header = json.loads(folder.ledger.read_text().splitlines()[0])
+  for plan in (saved, header['plan']):
+    assert plan['description'].startswith('No guarantee as it was run: ')
   for words in (
     'the seed of the cohorts was given',
     'hold exact figures of the clients',
   ):
-    assert words in message
-    for plan in (
-      read_json(tmp_path / 'run' / 'privacy.json'),
-      json.loads(header)['plan'],
+    for text in (
+      *(message, read_json(folder.result)['message']),
+      *(saved['description'], header['plan']['description']),
+      *(' '.join(plan['caveats']) for plan in (saved, header['plan'])),
     ):
-      assert words in ' '.join(plan['caveats'])
-      assert plan['description'].startswith('No guarantee as it was run: ')
-      assert words in plan['description']
-    assert words in read_json(tmp_path / 'run' / 'result.json')['message']
+      assert words in text
+  # Clients that draw their own rounds are charged by epochs.
+  assert 'one of the 5 rounds of an epoch' in saved['description']
+  plan = privacy.plan_from_json(saved)
+  with privacy.PrivacyLedger(folder.ledger, plan) as ledger:
+    assert ledger.rounds == [1, 2, 3, 4, 5, 6]
+    assert ledger.epsilon == plan.epsilon == plan.epsilon_after(10) <= 8.0
 
 
 @pytest.mark.slow
@@ -98,56 +95,62 @@ def test_caveats_of_a_run_that_fails_are_in_its_privacy_json(
   assert plan['caveats'] == ['the data changed']
 
 
+class _Killed(BaseException):  # noqa: N818
+  """Stands for a kill: nothing is done on the way out."""
+
+
 @pytest.mark.slow
 def test_a_norm_from_a_run_before_is_said_by_the_resumed_run(
-  tmp_path, cache_dir
+  tmp_path, cache_dir, monkeypatch
 ):
-  source = tmp_path / 'fed_avg'
-  run_small(FED_AVG, source, cache_dir)
-  asked = dict(clipping_norm=None, clipping_norm_from=str(source), num_rounds=1)
-  _run(tmp_path / 'run', cache_dir, **asked)
-  # As if the first start had been stopped before it opened its ledger; and c
-  # comes as a number now.
-  folder = RunFolder(tmp_path / 'run')
-  norm = read_json(folder.config)['experiment']['clipping_norm']
-  for path in (*folder.path.glob('*ledger*'), folder.privacy, folder.result):
-    path.unlink()
-  shutil.rmtree(folder.checkpoints)
-  folder.metrics.unlink()
-  message = _run(
-    folder.path, cache_dir, num_rounds=1, clipping_norm=norm
-  ).message
+  def kill(*args, **kwargs):
+    raise _Killed
+
+  write_fed_avg(tmp_path / 'fed_avg', ['3.0,6'] * 2, partition='iid')
+  blt = dict(mechanism='blt', sampling='min_separation')
+  asked = dict(clipping_norm=None, clipping_norm_from=str(tmp_path / 'fed_avg'))
+  with monkeypatch.context() as patch:
+    patch.setattr(privacy, 'PrivacyLedger', kill)
+    with pytest.raises(_Killed):
+      _run(tmp_path / 'run', cache_dir, **blt, **asked)
+  # c comes as a number now.
+  message = _run(tmp_path / 'run', cache_dir, **blt, clipping_norm=1.5).message
   assert "an exact figure of the clients' data" in message
-  assert read_json(folder.config)['clipping_norm_source']['exact']
+  saved = read_json(tmp_path / 'run' / 'config.json')
+  assert saved['clipping_norm_source']['exact']
 
 
 @pytest.mark.slow
-def test_what_a_private_run_paid_for_its_norm_is_spent_too(tmp_path, cache_dir):
-  before = tmp_path / 'adaptive'
-  _run(before, cache_dir, clipping='adaptive', clipping_norm=0.1)
-  result = _run(
-    tmp_path / 'run',
-    cache_dir,
-    clipping_norm=None,
-    clipping_norm_from=str(before),
-  )
-  ledgers = [privacy.read_ledger(path) for path in (before, tmp_path / 'run')]
+def test_a_killed_run_goes_on_with_its_plan_and_what_its_norm_has_cost(
+  tmp_path, cache_dir, monkeypatch
+):
+  charge = privacy.PrivacyLedger.charge
+
+  def kill(ledger, round_num, *args, **kwargs):
+    # The outcome is saved.
+    if round_num == 2:
+      raise _Killed
+    return charge(ledger, round_num, *args, **kwargs)
+
+  before, folder = tmp_path / 'adaptive', tmp_path / 'run'
+  write_adaptive(before)
+  settings = dict(clipping_norm=None, clipping_norm_from=str(before))
+  with monkeypatch.context() as patch:
+    patch.setattr(privacy.PrivacyLedger, 'charge', kill)
+    with pytest.raises(_Killed):
+      _run(folder, cache_dir, **settings)
+  plan = privacy.read_plan(folder)
+  described = read_json(folder / 'privacy.json')
+  assert privacy.read_ledger(folder).num_releases == 1
+  (folder / 'privacy.json').unlink()
+  message = _run(folder, cache_dir, **settings).message
+  assert 'Finished 2 rounds.' in message
+  assert 'No guarantee' not in message
+  assert privacy.read_plan(folder) == plan
+  assert read_json(folder / 'privacy.json') == described
+  ledgers = [privacy.read_ledger(path) for path in (before, folder)]
+  assert ledgers[1].num_releases == 2
   together = privacy.compute_spending(ledgers).epsilon
-  said = read_json(tmp_path / 'run' / 'privacy.json')['with_clipping_norm']
-  for text in (result.message, said):
+  for text in (message, described['with_clipping_norm']):
     assert f'epsilon {rounding.format_up(ledgers[0].epsilon)}' in text
     assert rounding.format_up(together) in text
-  assert 'No guarantee' not in result.message
-
-
-@pytest.mark.slow
-def test_the_client_store_is_for_those_whom_the_umask_lets_in(tmp_path):
-  before = os.umask(0o077)
-  try:
-    _run(tmp_path / 'run', tmp_path / 'cache', num_rounds=1)
-  finally:
-    os.umask(before)
-  paths = list((tmp_path / 'cache').rglob('*'))
-  assert paths
-  for path in paths:
-    assert not _mode(path) & 0o077, path

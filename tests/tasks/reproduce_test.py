@@ -60,26 +60,31 @@ def test_what_is_published_is_run_again():
   )
 
 
+_SMALLEST = dict(rows='mlp_embedded_digits', scales='demo')
+
+
+def _reproduce(**flags):
+  return train_command.Fork(_SMALLEST | flags, 'tasks.reproduce').communicate()
+
+
 @pytest.mark.slow
-def test_runs_are_made_in_order_and_skipped_when_they_are_done(tmp_path):
-  command = [
-    *('-m', 'tasks.reproduce'),
-    '--rows=mlp_embedded_digits',
-    '--scales=demo',
-    '--algorithms=ce_fed_avg',
-    # Any flag is for all runs, and in the names of their folders.
-    '--num_rounds=1',
-    f'--output_dir={tmp_path / "runs"}',
-    f'--cache_dir={tmp_path / "cache"}',
-    # It reads no files.
-    '--data_dir=nowhere',
-  ]
+def test_runs_are_made_in_order_and_skipped_when_they_are_done(
+  tmp_path, cache_dir
+):
   names = [
     f'embedded_digits-label_skew_8-mlp-demo-{algorithm}-seed0-num_rounds=1'
     for algorithm in ('fed_avg', 'ce_fed_avg')
   ]
   for status in ('', ': done before'):
-    result = train_command.run(*command)
+    result = _reproduce(
+      algorithms='ce_fed_avg',
+      # Any flag is for all runs, and in the names of their folders.
+      num_rounds=1,
+      output_dir=tmp_path / 'runs',
+      cache_dir=cache_dir,
+      # It reads no files.
+      data_dir='nowhere',
+    )
     assert result.code == 0, result.errors
     for number, name in enumerate(names, start=1):
       assert f'[{number}/2] {name}{status}' in result.output
@@ -91,27 +96,15 @@ def test_runs_are_made_in_order_and_skipped_when_they_are_done(tmp_path):
 @pytest.mark.parametrize(
   ('flags', 'message'),
   [
-    (
-      ['--seeds=a'],
-      "--seeds=a: 'a' is not a whole number",
-    ),
+    (dict(seeds='a'), "--seeds=a: 'a' is not a whole number"),
+    (dict(seeds=-1), '--seed must be from 0 to 2**62 - 1, found -1.'),
     # Of the private run alone, whose threshold no run has given yet.
-    (['--target_epsilon=-1'], '--target_epsilon must be positive'),
-    *(
-      pytest.param(*each, marks=pytest.mark.slow)
-      for each in (
-        (['--seeds=-1'], '--seed must be from 0 to 2**62 - 1, found -1.'),
-        (['--local_steps=0'], '--local_steps must be at least 1, found 0'),
-        (['--seed=1'], '--seed must be given as --seeds here'),
-      )
-    ),
+    (dict(target_epsilon=-1), '--target_epsilon must be positive'),
+    (dict(seed=1), '--seed must be given as --seeds here'),
   ],
 )
 def test_a_wrong_flag_of_any_run_is_refused_first(tmp_path, flags, message):
-  result = train_command.run(
-    *('-m', 'tasks.reproduce', '--rows=mlp_embedded_digits', '--scales=demo'),
-    *(f'--output_dir={tmp_path / "runs"}', *flags),
-  )
+  result = _reproduce(output_dir=tmp_path / 'runs', **flags)
   assert result.code == 2, result.output
   assert message in result.errors
   assert len(result.errors.splitlines()) == 1

@@ -1,9 +1,12 @@
-"""The commands as a user starts them: processes, in which runs take seconds."""
+"""The commands as processes, in which runs take seconds."""
 
+import multiprocessing
 import os
 import pathlib
+import runpy
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +14,10 @@ from tests import processes
 
 ROOT = pathlib.Path(__file__).parents[2]
 _SECONDS = 500.0
+
+# TensorFlow is imported once, in the process of which commands are forks.
+_FORKS = multiprocessing.get_context('forkserver')
+_FORKS.set_forkserver_preload(['tasks.running.run', 'tasks.many_runs'])
 
 
 class Ended(NamedTuple):
@@ -87,3 +94,58 @@ def wait_for_round(
     lambda: processes.num_lines(folder / 'metrics.csv') >= round_num + 2,
     process,
   )
+
+
+class Fork:
+  """A command in a process that starts with its imports done.
+
+  It has the methods of `subprocess.Popen` that tests need. `output` is the file
+  of what it prints; its errors may go to a terminal.
+  """
+
+  def __init__(
+    self,
+    flags: Mapping[str, Any],
+    module: str = 'tasks.train',
+    *,
+    folder: pathlib.Path = ROOT,
+    terminal: str | None = None,
+  ):
+    printed = pathlib.Path(tempfile.mkdtemp())
+    self.output = printed / 'output'
+    self._errors = pathlib.Path(terminal or printed / 'errors')
+    self._process = _FORKS.Process(
+      target=_run_module,
+      args=(module, command(flags, module)[3:], folder),
+      kwargs=dict(output=self.output, errors=self._errors),
+    )
+    self._process.start()
+    self.pid = self._process.pid
+
+  def poll(self) -> int | None:
+    """Returns the exit code; `None` while it runs."""
+    return self._process.exitcode
+
+  def wait(self) -> int:
+    """Waits until it has ended, and returns the exit code."""
+    self._process.join(_SECONDS)
+    return self._process.exitcode
+
+  def send_signal(self, signum: int) -> None:
+    """Sends a signal."""
+    os.kill(self.pid, signum)
+
+  def communicate(self) -> Ended:
+    """Waits until it has ended, and returns how."""
+    code = self.wait()
+    return Ended(code, self.output.read_text(), self._errors.read_text())
+
+
+def _run_module(module, arguments, folder, *, output, errors):
+  for number, path in ((2, errors), (1, output)):
+    with open(path, 'w') as stream:
+      os.dup2(stream.fileno(), number)
+  sys.stdout, sys.stderr = (open(n, 'w', closefd=False) for n in (1, 2))
+  os.chdir(folder)
+  sys.argv = [module, *arguments]
+  runpy.run_module(module, run_name='__main__', alter_sys=True)

@@ -1,23 +1,25 @@
-"""Tests of the training binary, as a user runs it."""
+"""Tests of the training binary: what it prints, its files and exit codes."""
 
 import contextlib
 import fcntl
-import json
 import os
 import pty
 import re
+import shutil
 import signal
 import struct
+import subprocess
 import termios
 
 import pandas as pd
 import pytest
 
 from tests import processes
+from tests.privacy.ledgers import read_releases
 from tests.tasks import train_command
-from tests.tasks.small_runs import DP_FED_AVG, FED_AVG
+from tests.tasks.small_runs import DP_FED_AVG, FED_AVG, read_json, run_small
 
-_FLAGS = FED_AVG | dict(local_steps=3, update_rounds='0,1')
+_FLAGS = FED_AVG | dict(update_rounds='0,1')
 
 
 def _flags(output_dir, cache_dir, **changes):
@@ -27,15 +29,66 @@ def _flags(output_dir, cache_dir, **changes):
 
 def _train(output_dir, cache_dir, **changes):
   flags = _flags(output_dir, cache_dir, **changes)
-  return train_command.finish(train_command.start(flags))
+  return train_command.Fork(flags).communicate()
 
 
-def _assert_refused(ended, *words):
-  assert ended.code == 2, ended.errors
-  lines = ended.errors.strip().splitlines()
-  assert len(lines) == 1, ended.errors
+def _assert_fails(ended, code, *words):
+  assert ended.code == code, ended.errors
+  (line,) = ended.errors.splitlines()
   for word in words:
-    assert word in lines[0]
+    assert word in line
+
+
+@pytest.mark.slow
+def test_two_rounds_of_each_algorithm(tmp_path, cache_dir):
+  flags = _flags(tmp_path / 'fed_avg', cache_dir)
+  fed_avg = train_command.finish(train_command.start(flags))
+  assert fed_avg.code == 0, fed_avg.errors
+  assert 'Finished 2 rounds' in fed_avg.output
+  # TensorFlow's start-up messages do not reach the terminal.
+  assert fed_avg.errors == ''
+  of_clipping = dict(
+    clipping_norm=None, clipping_norm_from=str(tmp_path / 'fed_avg')
+  )
+  for name, settings in (
+    ('ce', FED_AVG | dict(algorithm='ce_fed_avg')),
+    ('dp', DP_FED_AVG),
+  ):
+    run_small(settings | of_clipping, tmp_path / name, cache_dir)
+
+  first = pd.read_csv(tmp_path / 'fed_avg' / 'metrics.csv')
+  assert first['round_num'].tolist() == [0, 1, 2]
+  assert first['test_accuracy'].between(0, 1).all()
+  updates = pd.read_csv(tmp_path / 'fed_avg' / 'updates' / 'round_00001.csv')
+  assert len(updates) == 8 + 1
+  config = read_json(tmp_path / 'ce' / 'config.json')
+  norms = first['update_norm_mean'][1:]
+  assert config['experiment']['clipping_norm'] == pytest.approx(
+    0.5 * norms.mean()
+  )
+  assert 'not in any epsilon' in config['clipping_norm_source']['exact']
+  clipped = pd.read_csv(tmp_path / 'ce' / 'metrics.csv')['clipped_fraction']
+  assert clipped[1:].gt(0.5).all()
+  # Other data would be noticed.
+  assert re.fullmatch('[0-9a-f]{64}', config['task']['digest'])
+
+  plan = read_json(tmp_path / 'dp' / 'privacy.json')
+  assert plan['noise_multiplier'] > 0
+  assert plan['epsilon'] <= 8
+  assert "exact figure of the clients' data" in plan['caveats'][0]
+  private = pd.read_csv(tmp_path / 'dp' / 'metrics.csv')
+  # Nothing exact of the clients leaves a private run.
+  assert private['update_norm_mean'].isna().all()
+  assert private['num_clients'][1:].isna().all()
+  assert not (tmp_path / 'dp' / 'updates').exists()
+  assert private['epsilon'][2] == pytest.approx(plan['epsilon'])
+  assert len(read_releases(tmp_path / 'dp' / 'ledger.jsonl')) == 2
+
+  # Another configuration in the same folder is refused with the difference.
+  before = (tmp_path / 'fed_avg' / 'metrics.csv').read_bytes()
+  other = _train(tmp_path / 'fed_avg', cache_dir, local_steps=4)
+  _assert_fails(other, 2, '--output_dir', 'local_steps was 1 and is 4')
+  assert (tmp_path / 'fed_avg' / 'metrics.csv').read_bytes() == before
 
 
 @pytest.mark.slow
@@ -46,21 +99,20 @@ def test_a_terminal_shows_the_rounds_and_none_of_a_finished_run(
     master, terminal = pty.openpty()
     size = struct.pack('HHHH', 24, 80, 0, 0)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
-    with (
-      open(tmp_path / 'output', 'w') as output,
-      train_command.start(
-        _flags(tmp_path / 'run', cache_dir), stdout=output, stderr=terminal
-      ) as program,
-    ):
-      os.close(terminal)
-      text = b''
-      # Reading fails once nobody is at the other end.
-      with contextlib.suppress(OSError):
-        while found := os.read(master, 4096):
-          text += found
+    program = train_command.Fork(
+      _flags(tmp_path / 'run', cache_dir), terminal=os.ttyname(terminal)
+    )
+    # Open until the program has it: reading would fail before.
+    processes.wait_for(program.output.exists, program)
+    os.close(terminal)
+    text = b''
+    # Reading fails once nobody is at the other end.
+    with contextlib.suppress(OSError):
+      while found := os.read(master, 4096):
+        text += found
     os.close(master)
-    assert program.returncode == 0
-    assert 'Finished 2 rounds' in (tmp_path / 'output').read_text()
+    assert program.wait() == 0, text
+    assert 'Finished 2 rounds' in program.output.read_text()
     return text.decode()
 
   assert '2/2' in shown()
@@ -68,86 +120,128 @@ def test_a_terminal_shows_the_rounds_and_none_of_a_finished_run(
 
 
 @pytest.mark.slow
-def test_two_rounds_of_each_algorithm(tmp_path, cache_dir):
-  fed_avg = _train(tmp_path / 'fed_avg', cache_dir)
-  assert fed_avg.code == 0, fed_avg.errors
-  assert 'Finished 2 rounds' in fed_avg.output
-  # TensorFlow's start-up messages do not reach the terminal.
-  assert fed_avg.errors == ''
-  ce = _train(
-    tmp_path / 'ce',
+def test_signals_end_a_run_with_a_checkpoint_to_go_on_from(tmp_path, cache_dir):
+  folder = tmp_path / 'run'
+  done = 0
+  for signum, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+    process = train_command.Fork(
+      _flags(folder, cache_dir, num_rounds=1000, rounds_per_checkpoint=1000)
+    )
+    with processes.ended_at_last(process):
+      train_command.wait_for_round(process, folder, done + 3)
+      process.send_signal(signum)
+      ended = process.communicate()
+    assert ended.code == code, ended.errors
+    assert ended.errors == ''
+    assert f'Stopped by {signum.name} after round' in ended.output
+    assert 'the same command continues' in ended.output
+    assert not (folder / 'result.json').exists()
+    rounds = pd.read_csv(folder / 'metrics.csv')['round_num'].tolist()
+    done = rounds[-1]
+    assert rounds == list(range(done + 1))
+    assert [*(folder / 'checkpoints').glob(f'*_round_{done}.state')]
+
+
+@pytest.mark.slow
+def test_divergence(tmp_path, cache_dir):
+  code, output, errors = _train(
+    tmp_path / 'run',
     cache_dir,
-    algorithm='ce_fed_avg',
-    clipping_norm_from=tmp_path / 'fed_avg',
+    num_rounds=3,
+    local_steps=2,
+    client_learning_rate=3e38,
   )
-  assert ce.code == 0, ce.errors
-  dp = _train(
-    tmp_path / 'dp',
+  assert code == 3, errors
+  assert 'not finite after round 2' in output
+  assert errors == ''
+  result = read_json(tmp_path / 'run' / 'result.json')
+  assert (result['reason'], result['round_num']) == ('diverged', 1)
+
+
+@pytest.mark.slow
+def test_a_spent_budget(tmp_path, cache_dir):
+  folder = tmp_path / 'run'
+  run_small(DP_FED_AVG, folder, cache_dir)
+  ledger = (folder / 'ledger.jsonl').read_bytes()
+  last = max((folder / 'checkpoints').iterdir())
+  # Without its outcomes the run does not go on, and nothing is charged.
+  shutil.copytree(folder / 'checkpoints', tmp_path / 'kept')
+  shutil.rmtree(folder / 'checkpoints')
+  with pytest.raises(OSError, match='no outcome of them is left'):
+    run_small(DP_FED_AVG, folder, cache_dir)
+  # With an older one a round would be a new draw, for which nothing is left.
+  shutil.rmtree(folder / 'checkpoints')
+  shutil.copytree(tmp_path / 'kept', folder / 'checkpoints')
+  last.unlink()
+  private = DP_FED_AVG | dict(update_rounds=None)
+  code, output, errors = _train(folder, cache_dir, **private)
+  assert code == 4, errors
+  assert 'The budget is spent: 2 releases' in output
+  assert errors == ''
+  assert (folder / 'ledger.jsonl').read_bytes() == ledger
+
+  # A damaged ledger is another failure, in one line.
+  (folder / 'ledger.jsonl').write_bytes(ledger[:50] + b'#' + ledger[51:])
+  ended = _train(folder, cache_dir, **private)
+  _assert_fails(ended, 5, 'ledger.jsonl is damaged')
+
+
+_LITTLE_NOISE = """
+from tff_clipping import aggregators
+
+def create(clipping_norm, plan):
+  return aggregators.dp_mean_factory(
+    clipping_norm=clipping_norm,
+    noise_multiplier=0.5 * plan.noise_multiplier,
+    clients_per_round=plan.clients_per_round,
+  )
+"""
+
+
+@pytest.mark.slow
+def test_an_own_aggregator_with_too_little_noise(tmp_path, cache_dir):
+  (tmp_path / 'mine.py').write_text(_LITTLE_NOISE)
+  ended = _train(
+    tmp_path / 'run',
     cache_dir,
-    **DP_FED_AVG | dict(clipping_norm=None),
-    clipping_norm_from=tmp_path / 'fed_avg',
+    **DP_FED_AVG,
+    aggregator=f'{tmp_path}/mine.py:create',
   )
-  assert dp.code == 0, dp.errors
+  _assert_fails(ended, 1, '--noise_multiplier')
+  assert ended.errors.startswith('Error: --aggregator must have')
+  ledger = tmp_path / 'run' / 'ledger.jsonl'
+  assert not ledger.exists() or not read_releases(ledger)
 
-  first = pd.read_csv(tmp_path / 'fed_avg' / 'metrics.csv')
-  assert first['round_num'].tolist() == [0, 1, 2]
-  assert first['test_accuracy'].between(0, 1).all()
-  updates = pd.read_csv(tmp_path / 'fed_avg' / 'updates' / 'round_00001.csv')
-  assert len(updates) == 8 + 1
-  config = json.loads((tmp_path / 'ce' / 'config.json').read_text())
-  norms = first['update_norm_mean'][1:]
-  assert config['experiment']['clipping_norm'] == pytest.approx(
-    0.5 * norms.mean()
-  )
-  assert 'not in any epsilon' in config['clipping_norm_source']['exact']
-  clipped = pd.read_csv(tmp_path / 'ce' / 'metrics.csv')['clipped_fraction']
-  assert clipped[1:].gt(0.5).all()
 
-  plan = json.loads((tmp_path / 'dp' / 'privacy.json').read_text())
-  assert plan['noise_multiplier'] > 0
-  assert plan['epsilon'] <= 8
-  assert "exact figure of the clients' data" in plan['caveats'][0]
-  private = pd.read_csv(tmp_path / 'dp' / 'metrics.csv')
-  # Nothing exact of the clients leaves a private run.
-  assert private['update_norm_mean'].isna().all()
-  assert private['num_clients'][1:].isna().all()
-  assert not (tmp_path / 'dp' / 'updates').exists()
-  assert private['epsilon'][2] == pytest.approx(plan['epsilon'])
-  ledger = (tmp_path / 'dp' / 'ledger.jsonl').read_text().splitlines()
-  releases = [x for x in map(json.loads, ledger) if x['kind'] == 'release']
-  assert len(releases) == 2
-
-  # Other data would be noticed.
-  assert re.fullmatch('[0-9a-f]{64}', config['task']['digest'])
-
-  # Another configuration in the same folder is refused with the difference.
-  before = (tmp_path / 'fed_avg' / 'metrics.csv').read_bytes()
-  other = _train(tmp_path / 'fed_avg', cache_dir, local_steps=4)
-  _assert_refused(other, '--output_dir', 'local_steps was 3 and is 4')
-  assert (tmp_path / 'fed_avg' / 'metrics.csv').read_bytes() == before
+@pytest.mark.slow
+def test_a_full_disk(tmp_path, cache_dir):
+  often = dict(rounds_per_checkpoint=1, update_rounds=None)
+  with processes.mounted(tmp_path / 'disk', 'size=2m') as disk:
+    # A checkpoint of the model and its last update takes 1.3 MB: one fits.
+    ended = _train(disk / 'run', cache_dir, **often)
+    _assert_fails(
+      *(ended, 5, 'The checkpoint of round 1 could not be written'),
+      'No space left on device',
+    )
+    subprocess.run(['mount', '-o', 'remount,size=8m', str(disk)], check=True)
+    result = run_small(
+      FED_AVG | dict(rounds_per_checkpoint=1), disk / 'run', cache_dir
+    )
+    assert result.message == 'Finished 2 rounds.'
+    metrics = pd.read_csv(disk / 'run' / 'metrics.csv')
+    assert metrics['round_num'].tolist() == [0, 1, 2]
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path, cache_dir):
   (tmp_path / 'thesis.tex').write_text('x')
-  result = _train(tmp_path, cache_dir)
-  _assert_refused(result, '--output_dir', 'thesis.tex')
+  ended = _train(tmp_path, cache_dir)
+  _assert_fails(ended, 2, '--output_dir', 'thesis.tex')
   assert {p.name for p in tmp_path.iterdir()} <= {'thesis.tex', '.lock'}
 
 
-@pytest.mark.slow
-def test_ctrl_c_ends_cleanly_with_a_checkpoint_to_go_on_from(
-  tmp_path, cache_dir
-):
-  long = dict(num_rounds=400, rounds_per_checkpoint=1000)
-  process = train_command.start(_flags(tmp_path / 'run', cache_dir, **long))
-  with processes.ended_at_last(process):
-    train_command.wait_for_round(process, tmp_path / 'run', 5)
-    process.send_signal(signal.SIGINT)
-    code, output, errors = train_command.finish(process)
-  assert code == 130, errors
-  assert errors == ''
-  assert 'the same command continues' in output
-  metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
-  done = metrics['round_num'].iloc[-1]
-  assert metrics['round_num'].tolist() == list(range(done + 1))
-  assert [*(tmp_path / 'run' / 'checkpoints').glob(f'*_round_{done}.state')]
+def test_a_folder_that_cannot_be_written(tmp_path, cache_dir):
+  with processes.mounted(tmp_path / 'disk', 'ro') as disk:
+    ended = _train(disk / 'run', cache_dir)
+    _assert_fails(ended, 2, '--output_dir must be a folder', 'Read-only file')
+    # Nor a cache that cannot be.
+    _assert_fails(_train(tmp_path / 'run', disk), 5, 'Read-only file system')

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -85,6 +86,17 @@ def test_the_digest_is_of_every_example_and_of_whose_it_is():
   assert before != other.compute_digest()
   moved = dataclasses.replace(_task(10), partition=_split(4))
   assert before != moved.compute_digest()
+
+
+def test_the_client_store_is_for_those_whom_the_umask_lets_in(tmp_path):
+  before = os.umask(0o077)
+  try:
+    _task(10).write_client_store(tmp_path / 'cache')
+  finally:
+    os.umask(before)
+  paths = list((tmp_path / 'cache').rglob('*'))
+  assert paths
+  assert not any(path.stat().st_mode & 0o077 for path in paths)
 
 
 def _natural(owners):

@@ -31,25 +31,55 @@ _SLOW = pytest.mark.slow
     pytest.param('mobilenet_v2', _IMAGES, 2_296_922, None, marks=_SLOW),
     pytest.param('resnet18', _DIGITS, 11_172_810, 18 + 3, marks=_SLOW),
     pytest.param('resnet18', _IMAGES, 11_173_962, 18 + 3, marks=_SLOW),
+    # Embedding 90·8; LSTM 4·256·(8 + 256 + 1) and 4·256·(256 + 256 + 1);
+    # dense 256·90 + 90.
+    pytest.param(
+      *('shakespeare_lstm', (5,)),
+      *(720 + 271_360 + 525_312 + 23_130, None),
+      marks=_SLOW,
+    ),
   ],
 )
-def test_the_size_is_the_papers(name, shape, expected, num_layers):
-  model = keras_models.MODELS[name](shape, 10)
+def test_the_size_is_the_papers_and_the_seed_alone_decides_the_weights(
+  name, shape, expected, num_layers
+):
+  classes = 90 if name == 'shakespeare_lstm' else 10
+  create = keras_models.MODELS[name]
+  model = create(shape, classes, seed=5)
   assert model.count_params() == expected
   kinds = tf.keras.layers.Conv2D | tf.keras.layers.Dense
   if num_layers is not None:
     assert sum(isinstance(la, kinds) for la in model.layers) == num_layers
   assert not model.non_trainable_variables
-  assert model.output_shape == (None, 10)
+  assert model.output_shape[-1] == classes
+  other = create(shape, classes, seed=6)
+  kernels = zip(model.get_weights(), other.get_weights(), strict=True)
+  assert not any(np.array_equal(a, b) for a, b in kernels if a.ndim > 1)
+
+  # The user's keras.json changes nothing.
+  x = np.random.default_rng(0).integers(1, 90, (2, *shape))
+  x = x.astype(np.int32 if name == 'shakespeare_lstm' else np.uint8)
+  backend = tf.keras.backend
+  before = backend.floatx(), backend.image_data_format()
+  try:
+    backend.set_floatx('float64')
+    if name != 'shakespeare_lstm':  # Keras's LSTM fails with the other.
+      backend.set_image_data_format('channels_first')
+    again = create(shape, classes, seed=5)
+    found = again(x)
+  finally:
+    backend.set_floatx(before[0])
+    backend.set_image_data_format(before[1])
+  assert found.dtype == tf.float32
+  for a, b in zip(again.weights, model.weights, strict=True):
+    assert a.dtype == b.dtype == tf.float32
+    np.testing.assert_array_equal(a, b)
+  np.testing.assert_array_equal(found, model(x))
 
 
 @pytest.mark.slow
 def test_shakespeare_lstm_is_tffs_baseline():
   model = keras_models.create_shakespeare_lstm()
-  # Embedding 90·8; LSTM 4·256·(8 + 256 + 1) and 4·256·(256 + 256 + 1);
-  # dense 256·90 + 90.
-  expected = 720 + 271_360 + 525_312 + 23_130
-  assert model.count_params() == expected
   assert model.output_shape == (None, 80, 90)
   baseline = (
     tff.simulation.baselines.shakespeare.create_character_prediction_task(
@@ -62,66 +92,11 @@ def test_shakespeare_lstm_is_tffs_baseline():
   assert [v.shape for v in model.trainable_variables] == shapes
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    'mlp',
-    'alexnet',
-    pytest.param('shakespeare_lstm', marks=_SLOW),
-    pytest.param('mobilenet_v2', marks=_SLOW),
-    pytest.param('resnet18', marks=_SLOW),
-  ],
-)
-def test_seed_decides_the_initial_weights(name):
-  shape, classes = ((80,), 90) if name == 'shakespeare_lstm' else (_DIGITS, 10)
-  first, second, other = (
-    keras_models.MODELS[name](shape, classes, seed=seed).get_weights()
-    for seed in (5, 5, 6)
-  )
-  for a, b in zip(first, second, strict=True):
-    np.testing.assert_array_equal(a, b)
-  kernels = [(a, b) for a, b in zip(first, other, strict=True) if a.ndim > 1]
-  assert not any(np.array_equal(a, b) for a, b in kernels)
-
-
 def test_layers_of_one_shape_start_from_different_weights():
   weights = keras_models.create_resnet18(_DIGITS, 10).get_weights()
   same = [w for w in weights if w.shape == (3, 3, 64, 64)]
   assert len(same) == 4
   assert not any(np.array_equal(same[0], w) for w in same[1:])
-
-
-@pytest.mark.parametrize(
-  'name',
-  [
-    'mlp',
-    'alexnet',
-    'mobilenet_v2',
-    pytest.param('resnet18', marks=_SLOW),
-    pytest.param('shakespeare_lstm', marks=_SLOW),
-  ],
-)
-def test_the_users_keras_json_changes_nothing(name):
-  shape, classes = ((5,), 90) if name == 'shakespeare_lstm' else (_IMAGES, 10)
-  x = np.random.default_rng(0).integers(1, 90, (2, *shape))
-  x = x.astype(np.int32 if name == 'shakespeare_lstm' else np.uint8)
-  expected = keras_models.MODELS[name](shape, classes)
-  backend = tf.keras.backend
-  before = backend.floatx(), backend.image_data_format()
-  try:
-    backend.set_floatx('float64')
-    if name != 'shakespeare_lstm':  # Keras's LSTM fails with the other.
-      backend.set_image_data_format('channels_first')
-    model = keras_models.MODELS[name](shape, classes)
-    found = model(x)
-  finally:
-    backend.set_floatx(before[0])
-    backend.set_image_data_format(before[1])
-  assert found.dtype == tf.float32
-  for a, b in zip(model.weights, expected.weights, strict=True):
-    assert a.dtype == b.dtype == tf.float32
-    np.testing.assert_array_equal(a, b)
-  np.testing.assert_array_equal(found, expected(x))
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,7 @@ import pytest
 
 from tasks import config
 from tasks.running import clipping_norm
-from tasks.running.folder import RunFolder
-from tests.privacy.ledgers import charge
-from tests.tasks.small_runs import DP_FED_AVG, FED_AVG
-from tff_clipping import privacy
+from tests.tasks.small_runs import FED_AVG, write_adaptive, write_fed_avg
 
 _MINE = config.Config(**FED_AVG | dict(algorithm='ce_fed_avg'))
 
@@ -21,48 +18,8 @@ def _find(run_dir):
   return clipping_norm.find(asked, None)
 
 
-def _write_run(path, settings, columns, values):
-  folder = RunFolder(path)
-  path.mkdir(exist_ok=True)
-  created = config.Config(**settings)
-  folder.write_json(folder.config, dict(experiment=created.to_json()))
-  lines = [columns, *(f'{t},{value}' for t, value in enumerate(values)), '']
-  folder.metrics.write_text('\n'.join(lines))
-  return folder
-
-
-def _fed_avg(path, norms, **changes):
-  return _write_run(
-    path,
-    {**FED_AVG, **changes},
-    'round_num,update_norm_mean,num_clients',
-    ['nan,nan', *norms],
-  )
-
-
-def _adaptive(path, caveats=()):
-  folder = _write_run(
-    path,
-    DP_FED_AVG | dict(clipping='adaptive'),
-    'round_num,aggregator/clipping_norm',
-    ['nan', 0.5, 0.75],
-  )
-  plan = privacy.PrivacyPlan(
-    num_clients=40,
-    clients_per_round=8,
-    num_rounds=2,
-    noise_multiplier=2.0,
-    target_delta=1e-3,
-  )
-  charge(folder.ledger, [1, 2], plan)
-  if caveats:
-    with privacy.PrivacyLedger(folder.ledger, plan) as ledger:
-      ledger.add_caveats(caveats)
-  return folder
-
-
 def test_of_fed_avg_it_is_half_of_the_mean_norm_over_clients(tmp_path):
-  _fed_avg(tmp_path, ['3.0,6', '6.0,3'])
+  write_fed_avg(tmp_path, ['3.0,6', '6.0,3'])
   source = _find(tmp_path)
   assert source.norm == 0.5 * (3.0 * 6 + 6.0 * 3) / 9
   assert 'not in any epsilon' in source.exact
@@ -70,7 +27,7 @@ def test_of_fed_avg_it_is_half_of_the_mean_norm_over_clients(tmp_path):
 
 
 def test_of_a_private_run_it_is_the_last_norm_that_was_paid_for(tmp_path):
-  folder = _adaptive(tmp_path)
+  folder = write_adaptive(tmp_path)
   source = _find(tmp_path)
   assert (source.norm, source.exact) == (0.75, None)
   assert source.ledger == str(folder.ledger)
@@ -79,12 +36,21 @@ def test_of_a_private_run_it_is_the_last_norm_that_was_paid_for(tmp_path):
 def test_a_run_that_gives_none_is_refused(tmp_path):
   cases = {
     'nowhere': (None, 'there is no config.json'),
-    'unfinished': (lambda p: _fed_avg(p, ['3.0,6']), 'it has 1 of 2 rounds'),
-    'zero': (lambda p: _fed_avg(p, ['0,6', '0,6']), 'have the norm 0'),
-    'nan': (lambda p: _fed_avg(p, [f'{math.nan},6'] * 2), 'have the norm nan'),
-    'caveats': (lambda p: _adaptive(p, ['x']), 'guarantee does not hold: x'),
+    'unfinished': (
+      lambda p: write_fed_avg(p, ['3.0,6']),
+      'it has 1 of 2 rounds',
+    ),
+    'zero': (lambda p: write_fed_avg(p, ['0,6', '0,6']), 'have the norm 0'),
+    'nan': (
+      lambda p: write_fed_avg(p, [f'{math.nan},6'] * 2),
+      'have the norm nan',
+    ),
+    'caveats': (
+      lambda p: write_adaptive(p, ['x']),
+      'guarantee does not hold: x',
+    ),
     'constant': (
-      lambda p: _fed_avg(
+      lambda p: write_fed_avg(
         p, ['3.0,6'] * 2, algorithm='ce_fed_avg', clipping_norm=1.0
       ),
       'with a constant clipping norm',
@@ -112,7 +78,7 @@ def test_a_run_that_gives_none_is_refused(tmp_path):
 def test_a_run_whose_updates_have_other_norms_is_warned_of(
   tmp_path, changes, words
 ):
-  _fed_avg(tmp_path, ['3.0,6'] * 2, **changes)
+  write_fed_avg(tmp_path, ['3.0,6'] * 2, **changes)
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
     _find(tmp_path)

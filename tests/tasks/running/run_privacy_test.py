@@ -58,59 +58,49 @@ def _find(changes, exact_norm=None, process=_CHECKED, **of_task):
   return find_caveats(asked, _task(**of_task), exact_norm, process)
 
 
-@pytest.mark.parametrize(
-  'changes', [{}, _TAKE_TURNS, dict(model_seed=1), dict(seed=1)]
+_BY_HAND = aggregators.difference_clipping_factory(
+  1.0, aggregators.gaussian_noise_factory(4.0)
 )
-def test_a_run_that_keeps_its_secrets_has_none(changes):
-  assert _find(changes) == ()
+_WITHOUT_NOISE = dict(
+  algorithm='ce_fed_avg',
+  sampling='fixed_size',
+  target_epsilon=None,
+  target_delta=None,
+)
 
 
 @pytest.mark.parametrize(
-  ('changes', 'words'),
+  ('changes', 'others', 'words'),
   [
-    (dict(sampling_seed=0), 'the seed of the cohorts was given'),
-    (_GROUPS | dict(sampling_seed=1), 'the seed of the cohorts was given'),
-    (dict(simulation_diagnostics=True), 'exact figures of the clients'),
-    (dict(audit_canaries=100), 'the run was audited'),
+    # A run that keeps its secrets.
+    ({}, {}, []),
+    (_TAKE_TURNS, {}, []),
+    (dict(model_seed=1), {}, []),
+    (dict(seed=1), {}, []),
+    # A known order of turns takes nothing away.
+    (_TAKE_TURNS | dict(sampling_seed=1), {}, []),
+    (dict(sampling_seed=0), {}, ['the seed of the cohorts was given']),
+    (
+      *(_GROUPS | dict(sampling_seed=1), {}),
+      ['the seed of the cohorts was given'],
+    ),
+    (dict(simulation_diagnostics=True), {}, ['exact figures of the clients']),
+    (dict(audit_canaries=100), {}, ['the run was audited']),
+    (
+      *({}, dict(exact_norm='a run', test_is_of_clients=True)),
+      ['the clipping norm is', 'the test set has examples of the clients'],
+    ),
+    ({}, dict(partition_name='class_balanced'), ['made up by a split']),
+    ({}, dict(process=_process(_BY_HAND)), [records.UNCHECKED]),
+    # Without a plan there is none to lose.
+    (_WITHOUT_NOISE, dict(exact_norm='a run', test_is_of_clients=True), []),
   ],
 )
-def test_what_a_setting_takes_away_is_said(changes, words):
-  (found,) = _find(changes)
-  assert words in found
-
-
-def test_a_known_order_of_turns_takes_nothing_away():
-  assert _find(_TAKE_TURNS | dict(sampling_seed=1)) == ()
-
-
-def test_exact_figures_that_the_run_rests_on_are_said():
-  found = _find({}, 'a run', test_is_of_clients=True)
-  assert [clause.split(' is ')[0] for clause in found] == [
-    'the clipping norm',
-    'the test set has examples of the clients, and what the model does on it',
-  ]
-
-
-def test_an_aggregator_that_nobody_has_checked_is_said():
-  by_hand = aggregators.difference_clipping_factory(
-    1.0, aggregators.gaussian_noise_factory(4.0)
-  )
-  assert _find({}, process=_process(by_hand)) == (records.UNCHECKED,)
-
-
-def test_made_up_clients_are_said():
-  (found,) = _find({}, partition_name='class_balanced')
-  assert 'made up by a split' in found
-
-
-def test_a_run_without_a_plan_has_none():
-  public = dict(
-    algorithm='ce_fed_avg',
-    sampling='fixed_size',
-    target_epsilon=None,
-    target_delta=None,
-  )
-  assert _find(public, 'a run', test_is_of_clients=True) == ()
+def test_what_takes_the_guarantee_away_is_said(changes, others, words):
+  found = _find(changes, **others)
+  assert len(found) == len(words)
+  for clause, expected in zip(found, words, strict=True):
+    assert expected in clause
 
 
 def test_nothing_takes_the_guarantee_from_the_last_run_of_the_demo():
@@ -139,6 +129,6 @@ def test_privacy_json_of_a_run_that_is_killed_promises_no_less(tmp_path):
   # All rounds count, though none has been run.
   both = privacy.compose_together([(plan, 2), (plan, 2)])
   assert rounding.format_up(both.epsilon) in written['with_clipping_norm']
-  assert written['epsilon'] == plan.epsilon
+  assert written['epsilon'] == plan.epsilon > written['paper_epsilon']
   assert 'This was not checked.' in written['aggregation']
   assert 'does not hold for cohorts of a fixed size' in written['aggregation']

@@ -9,7 +9,7 @@ from tasks import config
 from tasks.data import public
 from tasks.running import folder as folder_lib
 from tasks.running import trained_model
-from tests.tasks.small_runs import FED_AVG, run_small
+from tests.tasks.small_runs import DP_FED_AVG, FED_AVG, run_small
 
 _MODULE = """
 import tensorflow as tf
@@ -49,21 +49,13 @@ def _accuracy(model):
   return np.mean(found == digits['y_test'])
 
 
-@pytest.mark.parametrize('is_private', [False, True])
 @pytest.mark.slow
-def test_the_trained_model_is_that_of_the_last_row(
-  tmp_path, cache_dir, is_private
-):
-  changes = {}
-  if is_private:
-    changes = dict(
-      algorithm='dp_fed_avg',
-      clipping_norm=1.0,
-      noise_multiplier=0.5,
-      target_delta=1e-3,
-      sampling='poisson',
-    )
-  _run(tmp_path / 'run', cache_dir, **changes)
+def test_the_trained_model_is_that_of_the_last_row(tmp_path, cache_dir):
+  run_small(
+    DP_FED_AVG | dict(target_epsilon=None, noise_multiplier=0.5),
+    tmp_path / 'run',
+    cache_dir,
+  )
   model = trained_model.load(tmp_path / 'run')
   metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
   last = metrics['test_accuracy'].iloc[-1]
