@@ -10,10 +10,7 @@
   none, the inverse of MNIST.
 - CIFAR-100, split by TFF over 500 clients by the Pachinko allocation method of
   Reddi et al., "Adaptive Federated Optimization" (2021).
-- Shakespeare, the next character of a speech by role. As in TFF's baseline, a
-  token is a byte between a begin and an end token; the tokens are cut into
-  pieces of 81, the last one padded with 0, of which the first 80 are the input
-  and the last 80 the labels.
+- Shakespeare, the next character of a speech by role; see `shakespeare`.
 
 docs/data.md has their sizes.
 """
@@ -29,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks.data import own
+from tasks.data import own, shakespeare
 
 _DIGITS_FILE = ('data', 'data', 'mnist_5k.csv.gz')
 _DIGITS_SHA256 = (
@@ -198,10 +195,7 @@ def _unreadable(
 
 
 class _TffData(NamedTuple):
-  """A data set of `tff.simulation.datasets`: what its loader takes and has.
-
-  Without the names of the images and the labels, it is text.
-  """
+  """A data set of `tff.simulation.datasets`: what its loader takes and has."""
 
   module: str
   file: str
@@ -217,8 +211,10 @@ _TFF_DATA: Mapping[str, _TffData] = {
   'cifar100': _TffData(
     *('cifar100', 'cifar100.sqlite', ('image', 'label'), 100)
   ),
-  # 86 characters, padding, an unknown one, a begin and an end.
-  'shakespeare': _TffData('shakespeare', 'shakespeare.sqlite', (), 90),
+  'shakespeare': _TffData(
+    *('shakespeare', 'shakespeare.sqlite', ('snippets',)),
+    shakespeare.VOCAB_SIZE,
+  ),
 }
 
 
@@ -270,46 +266,25 @@ def _read_clients(
   """Returns x and y of TFF's `ClientData`, and whose each example is."""
   import tensorflow as tf
 
-  to_pieces = None if features else _cutting_into_pieces()
-
   def of_client(client_id):
-    examples = part.serializable_dataset_fn(client_id)
-    if to_pieces is None:
-      batches = examples.batch(_ALL_EXAMPLES).map(
-        lambda batch: tuple(map(batch.get, features))
-      )
-    else:
-      batches = to_pieces(examples)
-    return batches.map(lambda x, y: (client_id, x, y))
+    batches = part.serializable_dataset_fn(client_id).batch(_ALL_EXAMPLES)
+    return batches.map(lambda batch: (client_id, *map(batch.get, features)))
 
   # One data set for all clients.
   ids = tf.data.Dataset.from_tensor_slices(part.client_ids)
   x, y, clients = [], [], []
-  for client_id, new_x, new_y in ids.flat_map(of_client).as_numpy_iterator():
-    if new_x.ndim == 3:  # Images without channels.
-      new_x = new_x[..., np.newaxis]
-    if new_x.dtype.kind == 'f':
-      new_x = np.rint(np.clip(new_x, 0, 1) * 255)
+  for client_id, *examples in ids.flat_map(of_client).as_numpy_iterator():
+    if features == ('snippets',):
+      new_x, new_y = shakespeare.to_examples(examples[0])
+    else:
+      images, new_y = examples
+      new_x = images if images.ndim == 4 else images[..., np.newaxis]
+      if new_x.dtype.kind == 'f':
+        new_x = np.rint(np.clip(new_x, 0, 1) * 255)
     x.append(new_x.astype(np.int32 if new_x.ndim == 2 else np.uint8))
     y.append(new_y.astype(np.int32))
     clients += [client_id.decode()] * len(new_y)
   return np.concatenate(x), np.concatenate(y), np.array(clients)
-
-
-def _cutting_into_pieces() -> Callable[[Any], Any]:
-  """Returns how TFF's baseline makes examples of the snippets of a client."""
-  import tensorflow_federated as tff
-
-  spec = tff.simulation.baselines.ClientSpec(
-    num_epochs=1, batch_size=_ALL_EXAMPLES, shuffle_buffer_size=1
-  )
-  # The synthetic data are not used.
-  baseline = (
-    tff.simulation.baselines.shakespeare.create_character_prediction_task(
-      spec, use_synthetic_data=True
-    )
-  )
-  return baseline.datasets.train_preprocess_fn
 
 
 _MNIST = functools.partial(read_keras_data, 'mnist', (28, 28, 1))

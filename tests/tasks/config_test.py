@@ -28,6 +28,8 @@ def test_each_setting_is_a_flag_of_a_group():
 
 def test_settings_are_read_back_from_json():
   created = config.Config(**FED_AVG, update_rounds=(0, 1), seed=3)
+  # The initial model has the seed unless it has its own.
+  assert created.model_seed == 3
   saved = json.loads(json.dumps(created.to_json()))
   assert config.Config(**saved) == created
   assert created.differences(saved) == []
@@ -43,11 +45,6 @@ def test_values_of_numpy_are_plain_ones():
   )
   assert of_numpy == plain
   assert json.dumps(of_numpy.to_json()) == json.dumps(plain.to_json())
-
-
-def test_the_initial_model_has_the_seed_unless_it_has_its_own():
-  assert config.Config(**FED_AVG, seed=5).model_seed == 5
-  assert config.Config(**FED_AVG, seed=5, model_seed=1).model_seed == 1
 
 
 @pytest.mark.parametrize(
@@ -101,6 +98,9 @@ def test_flags_override_a_row():
   assert name is None
   folder = 'runs/embedded_digits-label_skew_8-mlp-demo-fed_avg-seed0'
   assert created.output_dir == folder
+  # One of the two sets the noise.
+  created, _ = _parse(*_ROW, '--algorithm=dp_fed_avg', '--noise_multiplier=2')
+  assert (created.target_epsilon, created.noise_multiplier) == (None, 2.0)
 
 
 def test_a_run_of_the_table_keeps_its_name_where_it_is_watched_otherwise():
@@ -116,13 +116,6 @@ def test_a_run_of_the_table_keeps_its_name_where_it_is_watched_otherwise():
     variants=(),
   )
   assert created.seed == created.model_seed == created.sampling_seed == 2
-
-
-def test_given_noise_takes_the_place_of_the_budget_of_a_row():
-  created, _ = _parse(
-    *(*_ROW, '--algorithm=dp_fed_avg', '--noise_multiplier=2')
-  )
-  assert (created.target_epsilon, created.noise_multiplier) == (None, 2.0)
 
 
 @pytest.mark.parametrize('algorithm', ['fed_avg', 'ce_fed_avg', 'dp_fed_avg'])

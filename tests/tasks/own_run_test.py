@@ -69,50 +69,21 @@ def _train(folder, **changes):
   )
 
 
-def _absolute(y_true, y_pred):
-  return tf.abs(y_true - y_pred)
-
-
-def _numbers():
-  """Returns changes for a task whose labels are numbers."""
-  rng = np.random.default_rng(0)
-  x = rng.normal(size=(80, 3))
-  task = own.create_task(
-    'mine',
-    PartitionConfig('natural'),
-    x=x,
-    y=x.sum(axis=1),
-    x_test=x[:20] + 1,
-    y_test=x[:20].sum(axis=1) + 3,
-    client=np.arange(80) % 10,
-    kinds='numbers',
-  )
-  return dict(
-    task=task,
-    loss=tf.keras.losses.MeanSquaredError(),
-    metrics=[_absolute, 'r2_score'],
-    num_rounds=10,
-  )
-
-
-@pytest.mark.slow
-def test_losses_and_metrics_may_be_python_objects(tmp_path):
-  _train(tmp_path, **_numbers(), metric_goal='min')
-  config = _read(tmp_path, 'config.json')
-  assert (config['metric'], config['metric_goal']) == ('_absolute', 'min')
-  metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
-  absolute = metrics['test__absolute']
-  assert absolute.iloc[-1] < absolute[0] / 4
-  assert metrics['test_r2_score'].iloc[-1] > 0
-
-
 def _read(folder, name):
   return json.loads((folder / 'run' / name).read_text())
 
 
 @pytest.mark.slow
 def test_a_run_of_python_objects_goes_on_with_the_same_alone(tmp_path):
-  assert _train(tmp_path).message == 'Finished 2 rounds.'
+  def right(y_true, y_pred):
+    return tf.cast(y_true == tf.argmax(y_pred, 1, tf.int32), tf.float32)
+
+  objective = dict(
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    metrics=[right, 'accuracy'],
+    metric_goal='max',
+  )
+  assert _train(tmp_path, **objective).message == 'Finished 2 rounds.'
   config = _read(tmp_path, 'config.json')
   assert config['experiment']['task'] == 'python:mine'
   assert config['experiment']['partition'] == 'natural'
@@ -120,31 +91,34 @@ def test_a_run_of_python_objects_goes_on_with_the_same_alone(tmp_path):
   assert config['model']['num_parameters'] == 3 * 2 + 2
   assert config['task']['num_clients'] == 10
   metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
-  assert metrics['test_accuracy'].notna().all()
+  assert (config['metric'], config['metric_goal']) == ('right', 'max')
+  np.testing.assert_allclose(metrics['test_right'], metrics['test_accuracy'])
   assert metrics['update_norm_mean'][1:].notna().all()
   before = (tmp_path / 'run' / 'metrics.csv').read_bytes()
   ended = _read(tmp_path, 'result.json')
-  again = _train(tmp_path)
+  again = _train(tmp_path, **objective)
   assert again.message == 'Nothing was left to do. Finished 2 rounds.'
   assert _read(tmp_path, 'result.json') == ended
   with pytest.raises(ValueError, match='the SHA-256 of the data changed'):
-    _train(tmp_path, task=_create_task(seed=1))
+    _train(tmp_path, **objective, task=_create_task(seed=1))
   with pytest.raises(ValueError, match='model was .*_create_model'):
-    _train(tmp_path, model=_create_wide_model)
+    _train(tmp_path, **objective, model=_create_wide_model)
   # The same name, for another model.
   other = _create_wide_model
   named = (other.__qualname__, other.__name__)
   other.__qualname__ = _create_model.__qualname__
   try:
     with pytest.raises(ValueError, match='parameters .* from 8 to 44'):
-      _train(tmp_path, model=other)
+      _train(tmp_path, **objective, model=other)
   finally:
     other.__qualname__, other.__name__ = named
   assert (tmp_path / 'run' / 'metrics.csv').read_bytes() == before
 
 
 @pytest.mark.slow
-def test_weights_that_a_model_comes_with_are_what_a_run_begins_with(tmp_path):
+def test_a_run_begins_with_the_weights_of_a_model_and_takes_an_own_step(
+  tmp_path,
+):
   model = _create_model((3,), 2)
   # Who is above 0 in the first feature is of class 1, which no chance gives.
   model.set_weights([np.array([[-9, 9], [0, 0], [0, 0]]), np.zeros(2)])
@@ -156,12 +130,22 @@ def test_weights_that_a_model_comes_with_are_what_a_run_begins_with(tmp_path):
     pretrained.load_weights(path)
     return pretrained
 
-  _train(tmp_path, model=create_pretrained, client_learning_rate=1e-6)
+  def create_step(participation):
+    return steps.Scaffold(participation)
+
+  changes = dict(
+    model=create_pretrained, local_step=create_step, client_learning_rate=1e-6
+  )
+  _train(tmp_path, **changes)
   metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
   assert metrics['test_accuracy'].tolist() == [1.0, 1.0, 1.0]
   # And goes on from.
-  result = _train(tmp_path, model=create_pretrained, client_learning_rate=1e-6)
+  result = _train(tmp_path, **changes)
   assert result.message.startswith('Nothing was left to do.')
+  name = _read(tmp_path, 'config.json')['experiment']['local_step']
+  assert name.endswith('create_step')
+  # What its clients keep.
+  assert (tmp_path / 'run' / 'client_states').is_dir()
 
 
 def _check_takes_the_plan(folder, result, *, is_checked):
@@ -250,18 +234,6 @@ def test_models_that_cannot_be_trained_are_refused(
     _train(tmp_path, model=model)
   # It is free for another try.
   assert not [*(tmp_path / 'run').glob('[!.]*')]
-
-
-@pytest.mark.slow
-def test_an_own_local_step_trains(tmp_path):
-  def create_step(participation):
-    return steps.Scaffold(participation)
-
-  _train(tmp_path, local_step=create_step)
-  name = _read(tmp_path, 'config.json')['experiment']['local_step']
-  assert name.endswith('create_step')
-  # What its clients keep.
-  assert (tmp_path / 'run' / 'client_states').is_dir()
 
 
 def test_settings_of_the_task_are_left_to_it(tmp_path):

@@ -124,6 +124,10 @@ def test_label_skew_is_the_papers_and_uses_every_digit_once(
   counts = np.sort(_class_counts(split, labels), axis=1)
   assert set(counts[:, 8:].ravel()) == major
   assert set(counts[:, :8].ravel()) == minor
+  # 45 pairs, at least 10 clients each on average: none is missing but with odds
+  # of 2e-3, and the seed is fixed.
+  majors = np.argsort(_class_counts(split, labels), axis=1)[:, 8:]
+  assert len({tuple(sorted(pair)) for pair in majors.tolist()}) == 45
   assert split.summary == (
     f'label skew with 2 major classes a client: {num_clients} clients, {size} '
     'examples each; 240000 of 240000 examples used, each once'
@@ -140,45 +144,30 @@ def test_label_skew_makes_larger_classes_major_more_often():
   assert (np.sort(counts, axis=1)[:, -2:].sum(axis=1) >= 17).all()
 
 
-def test_label_skew_draws_all_pairs_of_classes():
-  labels = _labels(10, 2400)
-  split = _split('label_skew', labels, num_clients=1920)
-  counts = _class_counts(split, labels)
-  pairs = {tuple(sorted(row.argsort()[-2:])) for row in counts}
-  # 45 pairs, about 43 clients each: none is missing but with odds of 1e-17.
-  assert len(pairs) == 45
-
-
-@pytest.mark.parametrize(('size', 'of_each_class'), [(500, 50), (50, 5)])
-def test_paper_cifar_clients_have_equally_many_of_each_class(
-  size, of_each_class
+@pytest.mark.parametrize(
+  ('sizes', 'num_clients', 'size', 'expected', 'is_overlapping'),
+  [
+    # Sec. 2.2: 500 samples with 50 of each class, and 50 with 5 of each.
+    ([5000] * 10, 1920, 500, np.full([1920, 10], 50), True),
+    ([5000] * 10, 1920, 50, np.full([1920, 10], 5), True),
+    # Clients take turns with the remainder.
+    ([30] * 4, 4, 5, np.ones([4, 4]) + np.eye(4), False),
+    ([30] * 4, 2, 6, [[2, 2, 1, 1], [1, 1, 2, 2]], False),
+    # One class is too small.
+    ([90, 10], 10, 4, np.full([10, 2], 2), True),
+  ],
+)
+def test_class_balanced_clients_have_equally_many_of_each_class(
+  sizes, num_clients, size, expected, is_overlapping
 ):
-  # Sec. 2.2: 500 samples with 50 of each class, and 50 with 5 of each.
-  labels = _labels(10, 5000)
+  labels = _labels(len(sizes), sizes)
   split = _split(
-    'class_balanced', labels, num_clients=1920, examples_per_client=size
+    *('class_balanced', labels),
+    num_clients=num_clients,
+    examples_per_client=size,
   )
-  assert set(_class_counts(split, labels).ravel()) == {of_each_class}
-  assert split.is_overlapping
-
-
-def test_class_balanced_takes_turns_with_the_remainder():
-  labels = _labels(4, 30)
-  split = _split('class_balanced', labels, num_clients=4, examples_per_client=5)
-  counts = _class_counts(split, labels)
-  np.testing.assert_array_equal(counts, np.ones((4, 4)) + np.eye(4))
-  split = _split('class_balanced', labels, num_clients=2, examples_per_client=6)
-  counts = _class_counts(split, labels)
-  np.testing.assert_array_equal(np.sum(counts, axis=0), [3, 3, 3, 3])
-
-
-def test_class_balanced_overlaps_where_one_class_is_too_small():
-  labels = np.repeat([0, 1], [90, 10])
-  split = _split(
-    'class_balanced', labels, num_clients=10, examples_per_client=4
-  )
-  assert split.is_overlapping
-  assert set(_class_counts(split, labels).ravel()) == {2}
+  np.testing.assert_array_equal(_class_counts(split, labels), expected)
+  assert split.is_overlapping == is_overlapping
 
 
 def _dirichlet_counts(labels, **settings):
@@ -222,30 +211,20 @@ def test_alpha_is_that_of_each_class():
   assert 5 * error < 0.1
 
 
-def test_seed_decides_which_examples_of_a_class_make_a_shard():
-  one, other = (
-    {
-      frozenset(rows.tolist())
-      for rows in _split(
-        'shards',
-        _labels(10, 60),
-        num_clients=30,
-        shards_per_client=1,
-        seed=seed,
-      ).indices
-    }
-    for seed in (3, 4)
-  )
-  assert not one & other
-
-
 def test_shards_have_at_most_one_class_each_where_they_divide_the_classes():
   labels = _labels(10, 60)
-  split = _split('shards', labels, num_clients=30, shards_per_client=2)
-  counts = _class_counts(split, labels)
-  # 60 shards of 10, 6 a class: a client has 10 of two classes, or 20 of one.
-  assert set(counts.ravel()) <= {0, 10, 20}
-  assert (counts.sum(axis=1) == 20).all()
+  splits = [
+    _split('shards', labels, num_clients=60, shards_per_client=1, seed=seed)
+    for seed in (3, 4)
+  ]
+  for split in splits:
+    # 60 shards of 10, 6 a class.
+    assert set(_class_counts(split, labels).ravel()) == {0, 10}
+  # The seed decides which examples of a class make a shard.
+  one, other = (
+    {frozenset(rows.tolist()) for rows in split.indices} for split in splits
+  )
+  assert not one & other
 
 
 def test_natural_keeps_owners_together():

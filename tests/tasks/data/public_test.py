@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks.data import public, registry
+from tasks.data import public, registry, shakespeare
 from tasks.data.partitions import PartitionConfig
 
 _IID = PartitionConfig('iid', num_clients=2)
@@ -86,8 +86,10 @@ def test_other_arrays_are_refused(tmp_path, changes, words):
     _create(tmp_path, 'mnist', **changes)
 
 
-@pytest.mark.parametrize('channels_first', [False, True])
-@pytest.mark.parametrize('name', ['mnist', 'cifar10'])
+@pytest.mark.parametrize(
+  ('name', 'channels_first'),
+  [('mnist', False), ('cifar10', False), ('cifar10', True)],
+)
 def test_keras_downloads_what_no_folder_has(monkeypatch, name, channels_first):
   given = _arrays(name)
 
@@ -289,7 +291,7 @@ def test_snippets_are_tffs_sequences(tmp_path):
   )
   task = registry.create_task('shakespeare', _NATURAL, data_dir=str(tmp_path))
   assert task.has_padding
-  assert task.num_classes == 90
+  assert task.num_classes == shakespeare.VOCAB_SIZE == 90
   baseline = (
     tff.simulation.baselines.shakespeare.create_character_prediction_task(
       tff.simulation.baselines.ClientSpec(
@@ -305,6 +307,17 @@ def test_snippets_are_tffs_sequences(tmp_path):
     ((x, y),) = dataset.as_numpy_iterator()
     np.testing.assert_array_equal(task.train['x'][rows], x)
     np.testing.assert_array_equal(task.train['y'][rows], y)
+
+
+def test_long_snippets_are_cut_and_padded():
+  # 161 characters with a begin and an end token: 163 = 2 · 81 + 1 tokens.
+  x, y = shakespeare.to_examples([b'd' * 161, b'h\x00'])
+  assert x.shape == y.shape == (4, 80)
+  begin, end, unknown = 88, 89, 87
+  assert (x[0].tolist(), y[0].tolist()) == ([begin] + [1] * 79, [1] * 80)
+  assert (x[2].tolist(), y[2].tolist()) == ([end] + [0] * 79, [0] * 80)
+  assert x[3, :5].tolist() == [begin, 2, unknown, end, 0]
+  assert y[3, :4].tolist() == [2, unknown, end, 0]
 
 
 def test_a_file_of_tff_that_is_damaged_is_refused(folder):

@@ -280,8 +280,9 @@ def test_rows_of_one_class_are_judged_by_logits():
   )
 
 
-@pytest.mark.parametrize('offset', [0, 50, -50])
-@pytest.mark.parametrize('share', [0.5, 0.01])
+@pytest.mark.parametrize(
+  ('offset', 'share'), [(0, 0.5), (50, 0.5), (-50, 0.01)]
+)
 def test_auc_is_exact_however_confident_the_logits_are(offset, share):
   y = (np.arange(1000)[:, None] < 1000 * share).astype(np.float32)
   x = np.round(_RNG.normal(size=y.shape) + y, 1).astype(np.float32)
@@ -334,9 +335,13 @@ class _Largest(tf.keras.metrics.Metric):
     return self.largest.read_value()
 
 
-@pytest.mark.parametrize('largest', [_Largest, _Largest(), lambda: _Largest()])
 @pytest.mark.parametrize(
-  'loss', [_cubed, lambda: tf.keras.losses.MeanSquaredError()]
+  ('loss', 'largest'),
+  [
+    (_cubed, _Largest),
+    (_cubed, _Largest()),
+    (lambda: tf.keras.losses.MeanSquaredError(), lambda: _Largest()),
+  ],
 )
 def test_functions_and_objects_of_ones_own_are_taken(loss, largest):
   x, y = _RNG.normal(size=(2, 300, 1)).astype(np.float32)

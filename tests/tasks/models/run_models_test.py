@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks.models import keras_models, run_models
+from tasks.models import group_norm, keras_models, run_models
 from tff_clipping import learning
 from tff_clipping.programs.clients import client_store
 
@@ -26,13 +26,13 @@ def _examples(shape, num_classes):
   )
 
 
-def _model_fn(name, examples, num_classes):
+def _model_fn(create, examples, num_classes):
   spec = collections.OrderedDict(
     (key, tf.TensorSpec(value.shape[1:], value.dtype))
     for key, value in examples.items()
   )
   return run_models.build_model_fn(
-    lambda: keras_models.MODELS[name](spec['x'].shape, num_classes), spec
+    lambda: create(spec['x'].shape, num_classes), spec
   )
 
 
@@ -55,7 +55,7 @@ def _check_moved(before, after):
 @pytest.mark.slow
 def test_a_step_moves_each_weight(name, shape, num_classes):
   examples = _examples(shape, num_classes)
-  model = _model_fn(name, examples, num_classes)()
+  model = _model_fn(keras_models.MODELS[name], examples, num_classes)()
   before = [v.numpy() for v in model.trainable_variables]
   with tf.GradientTape() as tape:
     loss = model.forward_pass(examples, training=True).loss
@@ -67,18 +67,33 @@ def test_a_step_moves_each_weight(name, shape, num_classes):
   _check_moved(before, [v.numpy() for v in model.trainable_variables])
 
 
+def _create_small(input_shape, num_classes):
+  return tf.keras.Sequential(
+    [
+      tf.keras.layers.Rescaling(1 / 255, input_shape=input_shape),
+      tf.keras.layers.Conv2D(4, 3),
+      group_norm.GroupNorm(2),
+      tf.keras.layers.Flatten(),
+      tf.keras.layers.Dense(num_classes),
+    ]
+  )
+
+
 @pytest.mark.parametrize(
-  ('name', 'shape', 'num_classes'),
-  [('resnet18', _IMAGES, 100), ('shakespeare_lstm', (80,), 90)],
+  ('create', 'shape', 'num_classes'),
+  [
+    (_create_small, _IMAGES, 100),
+    (keras_models.create_shakespeare_lstm, (80,), 90),
+  ],
 )
 @pytest.mark.slow
-def test_one_round_trains_the_model(tmp_path, name, shape, num_classes):
+def test_one_round_trains_the_model(tmp_path, create, shape, num_classes):
   examples = _examples(shape, num_classes)
   store = client_store.write_client_store(
     tmp_path, 'test', examples, [np.arange(3), np.arange(3, 6)]
   )
   process = learning.build_fed_avg(
-    _model_fn(name, examples, num_classes),
+    _model_fn(create, examples, num_classes),
     local_steps=1,
     batch_size=2,
     client_learning_rate=0.01,
@@ -94,7 +109,7 @@ def test_one_round_trains_the_model(tmp_path, name, shape, num_classes):
 def test_model_fn_trains_in_stock_tff():
   examples = _examples(_DIGITS, 10)
   process = tff.learning.algorithms.build_unweighted_fed_avg(
-    _model_fn('alexnet', examples, 10),
+    _model_fn(keras_models.create_alexnet, examples, 10),
     client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.01),
   )
   state = process.initialize()

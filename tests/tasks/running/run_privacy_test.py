@@ -132,3 +132,18 @@ def test_privacy_json_of_a_run_that_is_killed_promises_no_less(tmp_path):
   assert written['epsilon'] == plan.epsilon > written['paper_epsilon']
   assert 'This was not checked.' in written['aggregation']
   assert 'does not hold for cohorts of a fixed size' in written['aggregation']
+
+
+def test_caveats_of_a_run_that_fails_are_in_its_privacy_json(tmp_path):
+  config = config_lib.Config(**DP_FED_AVG)
+  of_run = RunPrivacy(
+    config, RunFolder(tmp_path), algorithms.find_plan(config), ()
+  )
+  with (
+    pytest.raises(RuntimeError, match='It failed'),
+    of_run.open_ledger() as ledger,
+  ):
+    ledger.add_caveats(['the data changed'])
+    raise RuntimeError('It failed.')
+  written = json.loads((tmp_path / 'privacy.json').read_text())
+  assert written['caveats'] == ['the data changed']

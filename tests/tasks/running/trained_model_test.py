@@ -15,13 +15,6 @@ _MODULE = """
 import tensorflow as tf
 
 def create_model(input_shape, num_classes):
-  return tf.keras.Sequential([
-    tf.keras.layers.Rescaling(1 / 255, input_shape=input_shape),
-    tf.keras.layers.Flatten(),
-    tf.keras.layers.Dense(num_classes),
-  ])
-
-def create_frozen(input_shape, num_classes):
   # Each model that is made has other weights in its first layer.
   return tf.keras.Sequential([
     tf.keras.layers.Rescaling(1 / 255, input_shape=input_shape),
@@ -37,10 +30,6 @@ def create_wider(input_shape, num_classes):
     tf.keras.layers.Dense(num_classes),
   ])
 """
-
-
-def _run(folder, cache_dir, **changes):
-  return run_small({**FED_AVG, **changes}, folder, cache_dir)
 
 
 def _accuracy(model):
@@ -64,13 +53,26 @@ def test_the_trained_model_is_that_of_the_last_row(tmp_path, cache_dir):
 
 
 @pytest.mark.slow
-def test_an_own_model_is_loaded_by_its_name_or_by_keras(tmp_path, cache_dir):
+def test_an_own_model_with_frozen_layers_is_loaded_by_its_name_or_by_keras(
+  tmp_path, cache_dir
+):
   path = tmp_path / 'mine.py'
   path.write_text(_MODULE)
-  _run(tmp_path / 'run', cache_dir, model=f'{path}:create_model')
-  metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
-  last = pytest.approx(metrics['test_accuracy'].iloc[-1])
+  settings = FED_AVG | dict(
+    model=f'{path}:create_model',
+    num_rounds=5,
+    local_steps=20,
+    client_learning_rate=0.3,
+  )
+  run_small(settings, tmp_path / 'run', cache_dir)
+  accuracies = pd.read_csv(tmp_path / 'run' / 'metrics.csv')['test_accuracy']
+  assert accuracies.iloc[-1] > accuracies[0] + 0.1
+  last = pytest.approx(accuracies.iloc[-1])
+  # The frozen layers are those of the clients all along.
   assert _accuracy(trained_model.load(tmp_path / 'run')) == last
+  # Those that are trained count.
+  description = folder_lib.RunFolder(tmp_path / 'run').read_description()
+  assert description['model']['num_parameters'] == 31 * 10
   # Without this project.
   names = {}
   exec(_MODULE, names)
@@ -79,27 +81,6 @@ def test_an_own_model_is_loaded_by_its_name_or_by_keras(tmp_path, cache_dir):
   assert _accuracy(model) == last
   with pytest.raises(ValueError):
     trained_model.load(tmp_path / 'run', names['create_wider'])
-
-
-@pytest.mark.slow
-def test_frozen_layers_are_those_of_the_clients_all_along(tmp_path, cache_dir):
-  path = tmp_path / 'mine.py'
-  path.write_text(_MODULE)
-  _run(
-    tmp_path / 'run',
-    cache_dir,
-    model=f'{path}:create_frozen',
-    num_rounds=5,
-    local_steps=20,
-    client_learning_rate=0.3,
-  )
-  accuracies = pd.read_csv(tmp_path / 'run' / 'metrics.csv')['test_accuracy']
-  assert accuracies.iloc[-1] > accuracies[0] + 0.1
-  model = trained_model.load(tmp_path / 'run')
-  assert _accuracy(model) == pytest.approx(accuracies.iloc[-1])
-  # Those that are trained count.
-  description = folder_lib.RunFolder(tmp_path / 'run').read_description()
-  assert description['model']['num_parameters'] == 31 * 10
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
