@@ -8,6 +8,7 @@ import pytest
 from tasks.running.folder import RunFolder
 from tests import processes
 from tests.tasks import train_command
+from tests.tasks.small_runs import FED_AVG, run_small
 
 _GRID = """
 # A comment.
@@ -66,8 +67,13 @@ def test_a_bad_grid_is_refused_before_any_run(tmp_path, grid, line, words):
 def test_an_interrupted_sweep_is_continued(tmp_path, grid):
   runs, cache = tmp_path / 'runs', tmp_path / 'cache'
   first, second, third = (runs / f'num_rounds={t}' for t in (1, 150, 2))
+  run_small(
+    FED_AVG | dict(num_rounds=1, local_steps=2, update_rounds=(0,)),
+    *(first, cache),
+  )
+  before = (first / 'metrics.csv').stat().st_mtime_ns
   with processes.ended_at_last(_start(grid, runs, cache)) as process:
-    processes.wait_for(first.exists, process)
+    processes.wait_for(second.exists, process)
     # Only one at a time.
     code, _, errors = _sweep(grid, runs, cache)
     assert code == 2
@@ -79,14 +85,11 @@ def test_an_interrupted_sweep_is_continued(tmp_path, grid):
   assert code == 130, errors
   assert 'the same command continues' in output
   assert 'Traceback' not in errors
-  assert RunFolder(first).result.exists()
+  assert '[1/3] num_rounds=1: done before' in output
   assert not RunFolder(second).result.exists()
   assert not third.exists()
-  before = (first / 'metrics.csv').stat().st_mtime_ns
-
   code, output, errors = _sweep(grid, runs, cache)
   assert code == 0, errors
-  assert '[1/3] num_rounds=1: done before' in output
   assert (first / 'metrics.csv').stat().st_mtime_ns == before
   rounds = pd.read_csv(second / 'metrics.csv')['round_num']
   assert rounds.tolist() == list(range(151))
