@@ -28,7 +28,6 @@ _SLOW = pytest.mark.slow
     ('alexnet', _DIGITS, 3_310_282, 7),
     ('alexnet', _IMAGES, 3_311_434, 7),
     pytest.param('mobilenet_v2', _DIGITS, 2_296_346, None, marks=_SLOW),
-    pytest.param('mobilenet_v2', _IMAGES, 2_296_922, None, marks=_SLOW),
     pytest.param('resnet18', _DIGITS, 11_172_810, 18 + 3, marks=_SLOW),
     pytest.param('resnet18', _IMAGES, 11_173_962, 18 + 3, marks=_SLOW),
     # Embedding 90·8; LSTM 4·256·(8 + 256 + 1) and 4·256·(256 + 256 + 1);
