@@ -72,7 +72,7 @@ def main(argv: Sequence[str]) -> None:
     },
   )
   left_out = [f'left out: {name}: {why}' for name, why in found.left_out]
-  markup.show('\n'.join([markup.text_table(shown), *left_out]), sys.stdout)
+  markup.show('\n'.join([shown.to_string(index=False), *left_out]), sys.stdout)
   if left_out or not compared['is_within'].all():
     sys.exit(1)
 

@@ -22,7 +22,6 @@ from matplotlib import colors, figure, ticker
 from matplotlib.axes import Axes
 
 from analysis import names, stats
-from analysis.stats import Runs
 
 # The palette of Okabe and Ito (2008), which colour-blind readers tell apart.
 _COLOURS = {
@@ -55,8 +54,6 @@ _STYLE = {
   'xtick.labelsize': 8.0,
   'ytick.labelsize': 8.0,
 }
-# A panel of the runs of several settings has no more lines.
-_MAX_LINES = 8
 _AXES = {'epsilon': 'privacy budget ε', 'clipping_norm': 'clipping norm c'}
 _ANGLE_LABEL = 'Angle to the last global update (degrees)'
 
@@ -241,46 +238,30 @@ def _set_few_ticks(ax: Axes) -> None:
 def curve_limits(table: pd.DataFrame) -> tuple[float, float]:
   """The ends of the vertical axes of curves that share a scale.
 
-  Returns:
-    Limits by all but the first tenth of the rounds of each run, if the others
-    take no more than two thirds of the whole height: a model that has learnt
-    nothing would flatten what comes after.
+  They are of all but the first tenth of the rounds of each run: a model that
+  has learnt nothing would flatten what comes after.
   """
-  points = [
-    (score, number >= 0.1 * scores[-1][0])
+  late = [
+    score
     for scores in table['scores']
     for number, score in scores
-    if math.isfinite(score)
+    if math.isfinite(score) and number >= 0.1 * scores[-1][0]
   ]
-  whole = [score for score, _ in points]
-  late = [score for score, is_late in points if is_late]
-  if not late:
-    return 0.0, 1.0
-  if table['metric'].iloc[0].is_share:
-    low, high = min(late), max(whole)
-    pad = 0.05 * max(high - low, 1.0)
-    return max(low - pad, 0.0), min(high + pad, 101.0)
-  ends = whole if np.ptp(whole) <= 1.5 * np.ptp(late) else late
-  pad = 0.05 * (np.ptp(ends) or 1.0)
-  return min(ends) - pad, max(ends) + pad
+  pad = 0.05 * (np.ptp(late) or 1.0) if late else 0.0
+  return min(late, default=0.0) - pad, max(late, default=1.0) + pad
 
 
 def curves(table: pd.DataFrame) -> list[Drawing]:
   """The metric by round: a figure for each model, data and split.
 
-  A figure that would have too many lines is one for each setting. Figures of
-  one data set have one scale.
+  Figures of one data set have one scale.
   """
   drawn = []
   table = names.ordered(table[table['final_score'].notna()])
   for (_, metric), of_data in table.groupby(['data', 'metric'], sort=False):
     limits = curve_limits(of_data)
     problems = of_data.apply(names.problem, axis=1)
-    shown: list[tuple[str, pd.DataFrame]] = []
     for title, own in of_data.groupby(problems, sort=False):
-      is_one = names.labels(own).nunique() <= _MAX_LINES
-      shown += [(title, own)] if is_one else by_setting(own)
-    for title, own in shown:
       panel = functools.partial(
         curve_panel, title=title, table=own, limits=limits
       )
@@ -349,27 +330,24 @@ def _quantity_panel(
   ax.set_xticks([], minor=True)
 
 
-def scatter(
-  found: Runs, groups: Sequence[tuple[pd.Series, int]]
-) -> list[list[Panel]]:
+def scatter(groups: Sequence[tuple[pd.DataFrame, int]]) -> list[list[Panel]]:
   """The paper's scatter of norms against angles: the panels of each group.
 
   All panels have one scale of angles, those of a group one of norms.
 
   Args:
-    found: The runs.
-    groups: The titles of some runs, by their names, and the round t in which
-      they are shown.
+    groups: Some runs, each with a `title`, and the round t in which they are
+      shown.
   """
-  every = [found.updates(titles.index) for titles, _ in groups]
+  every = [stats.updates(table) for table, _ in groups]
   every = [
     updates[updates['t'] == t].astype({'is_mean': bool})
     for updates, (_, t) in zip(every, groups, strict=True)
   ]
   angles = angle_limits(pd.concat(every)['angle_degrees'])
   grid = []
-  for updates, (titles, _) in zip(every, groups, strict=True):
-    norms = found.table.loc[titles.index, 'shown_norm']
+  for updates, (table, _) in zip(every, groups, strict=True):
+    norms = table['shown_norm']
     clients = updates[~updates['is_mean']]
     values = [*clients['update_norm'], *norms[norms.index.isin(clients['run'])]]
     largest = max((x for x in values if math.isfinite(x)), default=0.0)
@@ -383,7 +361,7 @@ def scatter(
           angles=angles,
           top=1.08 * largest or 1.0,
         )
-        for name, title in titles.items()
+        for name, title in table['title'].items()
       ]
     )
   return grid
@@ -447,7 +425,7 @@ def angle_limits(angles: pd.Series) -> tuple[float, float]:
   return max(low, 0.0), min(high, 180.0)
 
 
-def scatters(found: Runs) -> list[Drawing]:
+def scatters(table: pd.DataFrame) -> list[Drawing]:
   """The updates of one seed in up to three rounds, a figure each.
 
   Returns:
@@ -455,8 +433,7 @@ def scatters(found: Runs) -> list[Drawing]:
     most runs: the first round that has angles, a middle one and the last.
   """
   drawn = []
-  recorded = [name for name, run in found.runs.items() if len(run.updates)]
-  table = names.ordered(found.table.loc[recorded])
+  table = names.ordered(table[table['has_updates']])
   for (data, model), part in table.groupby(['data', 'model_name'], sort=False):
     shown = pd.concat(
       [
@@ -465,8 +442,11 @@ def scatters(found: Runs) -> list[Drawing]:
       ]
     )
     mark = ' †' if shown['has_simulation_figures'].any() else ''
-    rounds = _three(sorted({*found.updates(shown.index)['t']}))
-    by_round = scatter(found, [(scatter_titles(shown, t), t) for t in rounds])
+    rounds = sorted({*stats.updates(shown)['t']})
+    # The first has no angles, and comes if nothing else.
+    later = rounds[1:] if rounds[0] == 0 and rounds[1:] else rounds
+    rounds = sorted({later[0], later[len(later) // 2], later[-1]})
+    by_round = scatter([(with_titles(shown, t), t) for t in rounds])
     for t, panels in zip(rounds, by_round, strict=True):
       title = f'{model} on {data}, t = {t}'
       drawn.append(
@@ -481,20 +461,8 @@ def scatters(found: Runs) -> list[Drawing]:
   return drawn
 
 
-def scatter_titles(table: pd.DataFrame, t: int) -> pd.Series:
-  """The algorithm, or the name if two are alike, the split and the round."""
+def with_titles(table: pd.DataFrame, t: int) -> pd.DataFrame:
+  """Adds titles: the algorithm or, if two are alike, the name; split, round."""
   titles = table['algorithm_name'] + ', ' + table['split']
-  return (
-    titles.where(~titles.duplicated(keep=False), table.index) + f', t = {t}'
-  )
-
-
-def _three(rounds: list[int]) -> list[int]:
-  """Up to three rounds; the first has no angles, and comes if nothing else."""
-  later = [t for t in rounds if t > 0] or rounds
-  if len(later) <= 3:
-    return later
-  inner = later[1:-1]
-  at_middle = inner[len(inner) // 2]
-  middle = stats.FIGURE_ROUND if stats.FIGURE_ROUND in inner else at_middle
-  return [later[0], middle, later[-1]]
+  titles = titles.where(~titles.duplicated(keep=False), table.index)
+  return table.assign(title=titles + f', t = {t}')

@@ -1,4 +1,4 @@
-"""Tables as Markdown and as text, Markdown as one HTML file, and printing."""
+"""Tables as Markdown, Markdown as one HTML file, and printing."""
 
 import base64
 import contextlib
@@ -23,8 +23,6 @@ _WIDE = 600
 # A picture and the caption below it.
 _FIGURE = re.compile(r'<p>(<img [^>]*/>)</p>\n<p><em>(.*?)</em></p>', re.DOTALL)
 _FIGURES = re.compile(r'(?:<figure>.*?</figure>\s*)+', re.DOTALL)
-# It would be cut behind its dashes.
-_FLAG = re.compile(r'<code>(--\w+)</code>')
 _TABLE = re.compile(r'<table>.*?</table>', re.DOTALL)
 
 
@@ -32,35 +30,12 @@ def markdown_table(table: pd.DataFrame) -> str:
   """A table of texts in Markdown, numbers to the right; empty without rows."""
   if table.empty:
     return ''
-  lines = _cells(table)
-  lines.insert(
-    1, ['---:' if _is_numeric(table[name]) else '---' for name in table]
-  )
+  rule = ['---:' if _is_numeric(table[name]) else '---' for name in table]
+  rows = table.itertuples(index=False, name=None)
   return '\n'.join(
-    '| ' + ' | '.join(cell.replace('|', '\\|') for cell in line) + ' |'
-    for line in lines
+    '| ' + ' | '.join(str(cell).replace('|', '\\|') for cell in line) + ' |'
+    for line in (table.columns, rule, *rows)
   )
-
-
-def text_table(table: pd.DataFrame) -> str:
-  """A table for the terminal: columns side by side, numbers to the right."""
-  lines = _cells(table)
-  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-  numeric = [_is_numeric(table[name]) for name in table]
-  lines.insert(1, ['-' * width for width in widths])
-  return '\n'.join(
-    '  '.join(
-      cell.rjust(width) if right else cell.ljust(width)
-      for cell, width, right in zip(line, widths, numeric, strict=True)
-    ).rstrip()
-    for line in lines
-  )
-
-
-def _cells(table: pd.DataFrame) -> list[list[str]]:
-  """The head and the lines of a table as texts."""
-  lines = table.itertuples(index=False, name=None)
-  return [list(map(str, line)) for line in (table.columns, *lines)]
 
 
 def _is_numeric(column: pd.Series) -> bool:
@@ -100,7 +75,6 @@ def to_html(text: str, directory: pathlib.Path) -> str:
   # No line ends between these and their number.
   for signs in ('± ', ' %', ' = '):
     body = body.replace(signs, signs.replace(' ', '&nbsp;'))
-  body = _FLAG.sub(r'<code class=flag>\1</code>', body)
   # A table that is wider than a phone is moved within its frame.
   body = _TABLE.sub(r'<div class="table" tabindex="0">\g<0></div>', body)
   title = html.escape(text.splitlines()[0].lstrip('# '))

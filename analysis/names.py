@@ -66,7 +66,7 @@ def labels(table: pd.DataFrame, by: str = '') -> pd.Series:
   found = found + rounds.where(~table['is_complete'], '')
   point = table[by].astype(str) if by else ''
   same = (found + table['setting'] + point).duplicated(keep=False)
-  return found.where(~same, found + ' (' + table.index + ')')
+  return found.where(~same, found + ' (' + table['folder'] + ')')
 
 
 def run_names(table: pd.DataFrame) -> list[str]:
@@ -75,7 +75,7 @@ def run_names(table: pd.DataFrame) -> list[str]:
   if table['seed'].nunique() > 1:
     seeds = table['seed'].map(lambda seed: stats.number(seed, '.0f'))
     names += (', seed ' + seeds).where(table['seed'].notna(), '')
-  return [*names.where(~names.duplicated(keep=False), table.index)]
+  return [*names.where(~names.duplicated(keep=False), table['folder'])]
 
 
 def titles(table: pd.DataFrame) -> pd.Series:
@@ -90,7 +90,7 @@ def titles(table: pd.DataFrame) -> pd.Series:
       differ = texts[key].groupby(found).transform('nunique') > 1
       found = found + (', ' + texts[key]).where(differ, '')
   same = found.duplicated(keep=False)
-  return found.where(~same, found + ' (' + table.index + ')')
+  return found.where(~same, found + ' (' + table['folder'] + ')')
 
 
 def problem(run: pd.Series) -> str:

@@ -156,9 +156,9 @@ def updates_by_round(found: Evidence) -> list[Drawing]:
   drawn = _at_one_round(found, 'ce_fed_avg')
   runs = _scatter(found)
   for (data, model), own in runs.groupby(['data', 'model_name'], sort=False):
-    rounds = sorted({*found.found.updates(own.index)['t']})
+    rounds = sorted({*stats.updates(own)['t']})
     by_round = figures.scatter(
-      found.found, [(figures.scatter_titles(own, t), t) for t in rounds]
+      [(figures.with_titles(own, t), t) for t in rounds]
     )
     grid = list(zip(*by_round, strict=True))
     size = {1: 3.4, 2: 3.6, 3: 3.0}.get(len(rounds), 2.5), 2.4
@@ -179,9 +179,9 @@ def _at_one_round(found: Evidence, algorithm: str) -> list[Drawing]:
   runs = runs[runs['algorithm'] == algorithm]
   drawn = []
   for data, part in runs.groupby('data', sort=False):
-    titles = part['model_name'] + ', ' + part['split']
-    models = titles.groupby(part['model_name'], sort=False)
-    grid = figures.scatter(found.found, [(own, t) for _, own in models])
+    part = part.assign(title=part['model_name'] + ', ' + part['split'])
+    models = part.groupby('model_name', sort=False)
+    grid = figures.scatter([(own, t) for _, own in models])
     title = experiments.ALGORITHMS[algorithm].title
     title = f'Round t = {t} on {data}, {title}'
     drawn.append(_drawing(title, grid, (3.6, 2.4)))
@@ -212,15 +212,12 @@ def _scatter(found: Evidence) -> pd.DataFrame:
   table = found.rows
   is_near = table['final_score'] < 3 * tables.CHANCE
   near = table.loc[is_near & (table['algorithm'] == 'fed_avg'), 'series']
-  recorded = {
-    name for name, run in found.found.runs.items() if len(run.updates)
-  }
   table = table[
     (table['variants'] == '')
     & ~table['is_private']
     & (table['seed'] == _SEED)
     & ~table['series'].isin(near)
-    & table.index.isin(recorded)
+    & table['has_updates']
   ]
   by_size = table.assign(is_long=table['num_rounds'] > _LATE_ROUND).sort_values(
     ['local_steps', 'is_long', 'clients_per_round', 'num_rounds']
@@ -238,7 +235,7 @@ def main(argv: Sequence[str]) -> None:
     raise app.UsageError(f'Only flags are taken, found {argv[1]!r}.')
   docs = pathlib.Path(_DOCS.value)
   with markup.errors_shown():
-    found = Evidence(stats.read_results(_RESULTS.value))
+    found = Evidence(stats.read_results(_RESULTS.value).table)
     texts, drawings = make_pages(found)
     others = differing(texts, drawings, docs) if _CHECK.value else []
     if not _CHECK.value:
@@ -247,7 +244,7 @@ def main(argv: Sequence[str]) -> None:
     markup.show(f'not as the runs give it: {", ".join(others)}', sys.stderr)
     sys.exit(1)
   pages = ', '.join(str(docs / page) for page in PAGES)
-  markup.show(f'{pages}: {len(found.found.runs)} runs', sys.stdout)
+  markup.show(f'{pages}: {len(found.table)} runs', sys.stdout)
 
 
 if __name__ == '__main__':

@@ -12,7 +12,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -108,22 +108,23 @@ def write_report(
   output.mkdir(parents=True, exist_ok=True)
   path = output / 'report.md'
   earlier = _figures_of(path)
-  found = named_by_settings(found)
-  table = names.ordered(found.table)
+  table = _named(found.table)
   pictures = {
     'By round': (_BAND_NOTE, figures.curves(table)),
     'By ε': ('', figures.by_quantity(table, 'epsilon')),
     'By clipping norm': ('', figures.by_quantity(table, 'clipping_norm')),
-    'Norms and angles of the updates': (_SCATTER_NOTE, figures.scatters(found)),
+    'Norms and angles of the updates': (_SCATTER_NOTE, figures.scatters(table)),
   }
   sections = {
     '': _results(table),
-    'Privacy': _privacy(found, table),
+    'Privacy': _privacy(table),
     **{title: _pictures(*shown) for title, shown in pictures.items()},
-    'Run by run': _run_by_run(found, table),
-    'Audits': _audits(found),
-    'What is missing': '\n'.join(f'- {note}' for note in _notes(found)),
-    'How this was made': ' '.join([made_by, _versions(found)]).strip(),
+    'Run by run': _run_by_run(table),
+    'Audits': _audits(table),
+    'What is missing': '\n'.join(
+      f'- {note}' for note in _notes(table, found.left_out)
+    ),
+    'How this was made': ' '.join([made_by, _versions(table)]).strip(),
   }
   for _, drawn in pictures.values():
     for drawing in drawn:
@@ -142,17 +143,6 @@ def write_report(
   return path
 
 
-def named_by_settings(found: stats.Runs) -> stats.Runs:
-  """Runs under the names of the settings that they differ in."""
-  known = names.run_names(found.table)
-  renamed = stats.collect(
-    dict(zip(known, found.runs.values(), strict=True)), found.left_out
-  )
-  return stats.Runs(
-    renamed.runs, renamed.table.assign(folder=found.table.index), found.left_out
-  )
-
-
 def summary(found: stats.Runs) -> str:
   """What the runs came to, as text for a terminal.
 
@@ -160,13 +150,18 @@ def summary(found: stats.Runs) -> str:
     The sentence and the table of results, what private runs spent together,
     and a line for each folder that was left out and each thing that is missing.
   """
-  found = named_by_settings(found)
+  table = _named(found.table)
   parts = []
-  for metric, own in _by_metric(names.ordered(found.table)):
+  for metric, own in _by_metric(table):
     parts.append(textwrap.fill(_result_sentence(metric, own), _WIDTH))
-    parts.append(markup.text_table(_result_table(metric, own)))
-  parts += [textwrap.fill(text, _WIDTH) for text in _together(found)]
-  return '\n\n'.join([*parts, *_notes(found)])
+    parts.append(_result_table(metric, own).to_string(index=False))
+  parts += [textwrap.fill(text, _WIDTH) for text in _together(table)]
+  return '\n\n'.join([*parts, *_notes(table, found.left_out)])
+
+
+def _named(table: pd.DataFrame) -> pd.DataFrame:
+  """Runs in order, under the names of the settings that they differ in."""
+  return names.ordered(table.set_axis(names.run_names(table)))
 
 
 def _pictures(note: str, drawn: Sequence[figures.Drawing]) -> str:
@@ -293,22 +288,16 @@ def _result_sentence(metric: Metric, found: pd.DataFrame) -> str:
       lost = 'points below' if metric.is_share else 'worse than'
       text += f', {line["drop"]} {lost} FedAvg'
     if line['guarantee']:
-      told = {
-        'holds': f'ε = {line["epsilon"]}, and the guarantee holds',
-        'no': f'ε = {line["epsilon"]} by the plan, no guarantee as it was run',
-        'not known': 'nothing is known of its guarantee',
-        'simulated': 'a simulation of the noise of other cohorts: no guarantee',
-      }
-      text += f' ({told[line["guarantee"]]})'
+      text += f' (ε = {line["epsilon"]}, guarantee: {line["guarantee"]})'
     parts.append(text)
   return '; '.join(parts) + '.'
 
 
-def _privacy(found: stats.Runs, table: pd.DataFrame) -> str:
+def _privacy(table: pd.DataFrame) -> str:
   """What private runs promise, together and each, once for equal ones."""
-  texts = _together(found)
+  texts = _together(table)
   told: dict[str, list[str]] = {}
-  for name, run in found.runs.items():
+  for name, run in table['files'].items():
     privacy = run.privacy
     promises = [privacy.get('description'), privacy.get('with_clipping_norm')]
     if run.settings.get('clipping') == 'adaptive':
@@ -335,18 +324,19 @@ def _privacy(found: stats.Runs, table: pd.DataFrame) -> str:
   return '\n\n'.join(texts)
 
 
-def _together(found: stats.Runs) -> list[str]:
+def _together(table: pd.DataFrame) -> list[str]:
   """What the private runs on the same data have spent together."""
   texts = []
-  for data, own in found.table.groupby('data', sort=False):
-    ledgers = [found.runs[name].ledger for name in own.index]
-    text = spending.describe_ledgers([path for path in ledgers if path])
+  for data, files in table['files'].groupby(table['data'], sort=False):
+    text = spending.describe_ledgers(
+      [run.ledger for run in files if run.ledger]
+    )
     if text:
       texts.append(f'All private runs on {data or "these clients"}: {text}')
   return texts
 
 
-def _run_by_run(found: stats.Runs, table: pd.DataFrame) -> str:
+def _run_by_run(table: pd.DataFrame) -> str:
   """The settings and the table of single runs, with what is not compared."""
   texts = []
   for title, own in figures.by_setting(table[table['data'] != '']):
@@ -358,9 +348,9 @@ def _run_by_run(found: stats.Runs, table: pd.DataFrame) -> str:
     ]
     if run['num_parameters'] > 0:
       values.append(f'd = {run["num_parameters"]:,.0f} parameters')
-    texts.append(f'{title}: {", ".join(values)}.{_partition(found, own)}')
+    texts.append(f'{title}: {", ".join(values)}.{_partition(own)}')
   for _, own in table.groupby('metric', sort=False):
-    lines = [_line(found, run) for _, run in own.iterrows()]
+    lines = [_line(run) for _, run in own.iterrows()]
     texts.append(
       markup.markdown_table(
         _without_empty(pd.DataFrame(lines).fillna(stats.MISSING))
@@ -375,12 +365,11 @@ def _run_by_run(found: stats.Runs, table: pd.DataFrame) -> str:
   return '\n\n'.join(texts)
 
 
-def _partition(found: stats.Runs, own: pd.DataFrame) -> str:
+def _partition(own: pd.DataFrame) -> str:
   """How the data are split, but of a private run without exact figures."""
   run = own.iloc[0]
   told = [
-    (found.runs[name].config.get('task') or {}).get('partition')
-    for name in own.index
+    (files.config.get('task') or {}).get('partition') for files in own['files']
   ]
   if not told[0] or (run['is_private'] and not run['has_simulation_figures']):
     return ''
@@ -389,9 +378,9 @@ def _partition(found: stats.Runs, own: pd.DataFrame) -> str:
   return f' Partition{of_run}: {told[0].rstrip(".")}.'
 
 
-def _line(found: stats.Runs, run: pd.Series) -> dict[str, str]:
+def _line(run: pd.Series) -> dict[str, str]:
   """The numbers of a run."""
-  metric, files = run['metric'], found.runs[run.name]
+  metric = run['metric']
   clipped = stats.number(100 * run['clipped_fraction'], '.0f')
   if run['has_simulation_figures'] and clipped != stats.MISSING:
     clipped += '†'
@@ -404,7 +393,7 @@ def _line(found: stats.Runs, run: pd.Series) -> dict[str, str]:
     'run': run.name,
     'rounds': f'{run["rounds_done"]}{of}',
     metric.heading: stats.number(run['final_score'], spec),
-    **_other_scores(files),
+    **_other_scores(run['files']),
     'c': norm,
     'clipped (%)': clipped,
     'noise multiplier': stats.number(run['noise_multiplier'], '.4g'),
@@ -427,7 +416,7 @@ def _other_scores(run: Run) -> dict[str, str]:
   return told
 
 
-def _audits(found: stats.Runs) -> str:
+def _audits(table: pd.DataFrame) -> str:
   """The claim of each audited run beside what each attack shows."""
   lines = [
     {
@@ -449,25 +438,25 @@ def _audits(found: stats.Runs) -> str:
       'confidence': f'{attack["confidence"]:.0%}',
       'refuted': 'yes' if attack['is_refuted'] else 'no',
     }
-    for name, run in found.runs.items()
+    for name, run in table['files'].items()
     for attack in run.audits
   ]
-  table = markup.markdown_table(pd.DataFrame(lines))
-  return f'{_AUDIT_NOTE}\n\n{table}' if lines else ''
+  shown = markup.markdown_table(pd.DataFrame(lines))
+  return f'{_AUDIT_NOTE}\n\n{shown}' if lines else ''
 
 
-def _notes(found: stats.Runs) -> list[str]:
+def _notes(
+  table: pd.DataFrame, left_out: Iterable[tuple[str, str]]
+) -> list[str]:
   """What is missing, damaged or left out, a sentence each."""
-  table = found.table
-  has_updates = [len(run.updates) > 0 for run in found.runs.values()]
   missing = {
     'Not evaluated yet': table['final_score'].isna(),
-    'Updates are not recorded': ~np.array(has_updates),
+    'Updates are not recorded': ~table['has_updates'],
   }
   return [
     *(
       f'{name}: {note}'
-      for name, run in found.runs.items()
+      for name, run in table['files'].items()
       for note in run.notes
     ),
     *(
@@ -475,7 +464,7 @@ def _notes(found: stats.Runs) -> list[str]:
       'shown, but not compared'
       for name, run in table[~table['is_complete']].iterrows()
     ),
-    *(f'{name}: left out: {reason}' for name, reason in found.left_out),
+    *(f'{name}: left out: {reason}' for name, reason in left_out),
     *(
       f'{what}: {"; ".join(table.index[where])}.'
       for what, where in missing.items()
@@ -484,10 +473,10 @@ def _notes(found: stats.Runs) -> list[str]:
   ]
 
 
-def _versions(found: stats.Runs) -> str:
+def _versions(table: pd.DataFrame) -> str:
   """With which versions the runs were made, in a sentence."""
   known: dict[str, dict[str, None]] = {}
-  for run in found.runs.values():
+  for run in table['files']:
     for name, version in (run.config.get('versions') or {}).items():
       known.setdefault(name, {})[version] = None
   told = [f'{name} {" and ".join(each)}' for name, each in known.items()]

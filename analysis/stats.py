@@ -10,7 +10,6 @@ else by setting and seed.
 """
 
 import collections
-import dataclasses
 import json
 import math
 import os
@@ -160,16 +159,15 @@ def at_least(value: float | None) -> str:
   return MISSING if pd.isna(value) else rounding.format_down(value)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Runs:
-  """Runs, and a row for each.
+class Runs(NamedTuple):
+  """A row for each run, and what is no run.
 
   Attributes:
-    runs: The runs, by name.
     table: A row for each run, with its name as index; NaN, None or an empty
       text is what is missing. Its columns are every setting of `config.json`
       (`settings` has them in one), and
 
+      - `files` (the `Run`) and `folder` (the name);
       - `row`, `scale` and `variants` (with commas) of a published experiment,
         empty else; `algorithm`, `algorithm_name`, `own_aggregator` (whether
         there is one), `is_audited` (there are canaries among the clients),
@@ -189,15 +187,14 @@ class Runs:
         `spread_at` and `std_at` (that, and the standard deviation alone, at
         `FIGURE_ROUND`), `cosine_at` (the mean cosine of two updates there),
         `path` (how far the model has moved after each round, from 0 to T),
-        `round_seconds` (the median);
-      - beside other runs: `fed_avg_run` (the run of FedAvg that it is compared
-        with, None without) and `no_drop` (why there is none), `drop` (by how
-        much `final_score` is worse than that of `fed_avg_run`: in points for an
-        accuracy, else in the unit of the metric), `dp_drop` (the same against
+        `round_seconds` (the median), `has_updates` (some are recorded);
+      - beside other runs: `drop` (by how much `final_score` is worse than that
+        of the run of FedAvg: in points for an accuracy, else in the unit of the
+        metric) and `no_drop` (why there is none), `dp_drop` (the same against
         CE-FedAvg, with the same threshold if there is such a run),
-        `equal_path_accuracy` (that of `fed_avg_run` at the round by which it
-        has moved as far as this run has at T), `equal_path_lead` (the run's own
-        less that: clipping makes steps shorter, so that a part of a drop is
+        `equal_path_accuracy` (that of FedAvg at the round by which it has moved
+        as far as this run has at T), `equal_path_lead` (the run's own less that
+        of FedAvg: clipping makes steps shorter, so that a part of a drop is
         training that is still to come),
         `shown_norm` (the threshold on updates with which a run is drawn: its
         own c or, where it does not clip, the one c with which all others of its
@@ -211,16 +208,8 @@ class Runs:
     left_out: Folder and reason of each that is no run.
   """
 
-  runs: Mapping[str, Run]
   table: pd.DataFrame
   left_out: tuple[tuple[str, str], ...] = ()
-
-  def updates(self, names: Iterable[str]) -> pd.DataFrame:
-    """The recorded updates of some runs, with the column `run`."""
-    tables = [self.runs[name].updates.assign(run=name) for name in names]
-    columns = ['t', *UPDATE_COLUMNS, 'is_mean', 'run']
-    found = [each for each in tables if len(each)]
-    return pd.concat(found) if found else pd.DataFrame(columns=columns)
 
 
 def read_folders(directories: Iterable[str | os.PathLike[str]]) -> Runs:
@@ -280,8 +269,18 @@ def collect(
   index = pd.Index([*runs], name='run')
   table = pd.DataFrame([_row(run) for run in runs.values()], index)
   if runs:
-    table = _with_drops(table)
-  return Runs(runs, table, tuple(left_out))
+    table = _with_drops(table.assign(folder=index))
+  return Runs(table, tuple(left_out))
+
+
+def updates(table: pd.DataFrame) -> pd.DataFrame:
+  """The recorded updates of the runs of a table, with the column `run`."""
+  tables = [
+    run.updates.assign(run=name) for name, run in table['files'].items()
+  ]
+  columns = ['t', *UPDATE_COLUMNS, 'is_mean', 'run']
+  found = [each for each in tables if len(each)]
+  return pd.concat(found) if found else pd.DataFrame(columns=columns)
 
 
 def _row(run: Run) -> dict[str, Any]:
@@ -311,6 +310,7 @@ def _row(run: Run) -> dict[str, Any]:
     'delta': privacy.get('target_delta'),
   }
   return {
+    'files': run,
     **settings,
     **{key: published.get(key, '') for key in ('row', 'scale')},
     'variants': ','.join(published.get('variants', ())),
@@ -341,6 +341,7 @@ def _row(run: Run) -> dict[str, Any]:
     'path': _path(run),
     'round_seconds': rounds['round_seconds'].dropna().median(),
     'is_private': run.is_private,
+    'has_updates': len(run.updates) > 0,
     'has_simulation_figures': bool(run.is_private and exact),
     'has_caveats': bool(privacy.get('caveats')),
     'epsilon': epsilon,
@@ -453,7 +454,6 @@ def _with_drops(table: pd.DataFrame) -> pd.DataFrame:
     equal = _at_equal_path(run, table.loc[plain]) if plain else math.nan
     lines.append(
       {
-        'fed_avg_run': plain,
         'no_drop': reason,
         'drop': run['metric'].lost(baseline, run['final_score']),
         'dp_drop': run['metric'].lost(clipped_one, run['final_score']),

@@ -120,7 +120,7 @@ def systems(found: Evidence) -> pd.DataFrame:
     where the noise is correlated between rounds.
   - bits: of an element that a client sends.
   """
-  table = found.found.table
+  table = found.table
   names = table['row'].str.extract('mlp_([a-z0-9]+)_(.*)')
   scales = names[0].map({name: scale for name, (_, scale) in _DATA.items()})
   table = table.assign(

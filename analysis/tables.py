@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from analysis import experiments, stats
-from analysis.stats import Runs
 
 # In percent, of ten classes. A model below twice chance hardly knows anything,
 # and where FedAvg is below three times chance there is little to lose.
@@ -129,7 +128,7 @@ class Evidence:
   """What the pages are made of.
 
   Attributes:
-    found: All runs.
+    table: That of all runs.
     rows: The finished runs of the table that are of the paper, not of the
       systems beside it.
     lines: Those of `_lines`, of the rows that are in the paper's tables.
@@ -137,10 +136,9 @@ class Evidence:
       has, in place of those with the noise of their own P.
   """
 
-  def __init__(self, found: Runs):
+  def __init__(self, table: pd.DataFrame):
     """Raises ValueError where there is no run of a row of the paper."""
-    table = found.table
-    self.found = found
+    self.table = table
     self.rows = table[
       ~table['row'].isin(experiments.SYSTEM_ROWS) & table['is_complete']
     ]
@@ -211,22 +209,15 @@ def _line(
 ) -> dict[str, Any]:
   """What a row is like and came to at one scale.
 
-  The runs of `part` differ in the seed and the algorithm. Of several kinds of
-  DP-FedAvg, those with Poisson cohorts count, and of these those with the ε of
-  the row. `near_chance` has the figures that say nothing.
+  The runs of `part` differ in the seed and the algorithm. `near_chance` has
+  the figures that say nothing.
   """
   runs = {
     name: part[part['algorithm'] == name]
     for name in ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
   }
-  private = runs['dp_fed_avg'] if row.dp_drop is not None else part[:0]
-  for column, value in (
-    ('sampling', 'poisson'),
-    ('target_epsilon', row.epsilon),
-  ):
-    preferred = private[private[column] == value]
-    private = preferred if len(preferred) else private
-  runs['dp_fed_avg'] = private
+  if row.dp_drop is None:
+    runs['dp_fed_avg'] = part[:0]
   for own in runs.values():
     if own['seed'].duplicated().any():
       raise ValueError(
@@ -237,7 +228,7 @@ def _line(
     for figure, (name, column) in _FIGURES.items()
   }
   guesses = figures['fed_avg'].mean < 3 * CHANCE
-  plain, clipped = runs['fed_avg'], runs['ce_fed_avg']
+  plain, clipped, private = runs.values()
   multiplier, epsilon = math.nan, stats.NOT_RUN
   if len(private):
     multiplier = private['noise_multiplier'].iloc[0]
@@ -368,8 +359,9 @@ def comparisons(found: Evidence) -> pd.DataFrame:
   lines = []
   for name, (_, drop, same, test) in _FINDINGS.items():
     for table in (found.lines, found.noisy)[: 1 + (drop == 'dp_drop')]:
-      pairs = _pairs(learned(table, drop), ['size', *same], test)
-      for pair in pairs.to_dict('records'):
+      known = learned(table, drop)
+      pairs = known.merge(known, on=['size', *same], suffixes=('', '_more'))
+      for pair in pairs.query(test).to_dict('records'):
         if pair[drop] and pair[f'{drop}_more']:
           lines.append({'of': name} | _comparison(pair, drop))
   table = pd.DataFrame(lines)
@@ -382,11 +374,6 @@ def comparisons(found: Evidence) -> pd.DataFrame:
   counts = table.index.isin(ranked.drop_duplicates(pair).index)
   table['counts'] = pd.Series(counts).map({True: 'yes', False: 'no'})
   return table.drop(columns=['num_seeds', 'examples'])
-
-
-def _pairs(lines: pd.DataFrame, same: Sequence[str], test: str) -> pd.DataFrame:
-  """The pairs of lines that share some columns, and that a test selects."""
-  return lines.merge(lines, on=same, suffixes=('', '_more')).query(test)
 
 
 def _comparison(pair: Mapping[str, Any], drop: str) -> dict[str, Any]:
@@ -442,24 +429,16 @@ def norms(found: Evidence) -> pd.DataFrame:
   )
   shared = ['model_name', 'paper_data', 'is_iid', 'P', 'Q', 'batch']
   table = []
-  for statement, name, test in (
-    (
-      'less on EMNIST (here MNIST) than on CIFAR-10',
-      'paper_data',
-      'paper_data == "EMNIST" and paper_data_more != "EMNIST"',
-    ),
-    (
-      'less on IID data than on non-IID data',
-      'is_iid',
-      'is_iid and not is_iid_more',
-    ),
-    (
-      'less with ResNet-18 than with AlexNet',
-      'model_name',
-      'model_name == "ResNet-18" and model_name_more != "ResNet-18"',
-    ),
-  ):
-    pairs = _pairs(lines, [key for key in shared if key != name], test)
+  for statement, (column, less) in {
+    'less on EMNIST (here MNIST) than on CIFAR-10': ('paper_data', 'EMNIST'),
+    'less on IID data than on non-IID data': ('is_iid', True),
+    'less with ResNet-18 than with AlexNet': ('model_name', 'ResNet-18'),
+  }.items():
+    is_first = lines[column] == less
+    same = [key for key in shared if key != column]
+    pairs = lines[is_first].merge(
+      lines[~is_first], on=same, suffixes=('', '_more')
+    )
     is_less = {
       key: pairs[key] < pairs[f'{key}_more'] for key in ('spread_at', 'std_at')
     }

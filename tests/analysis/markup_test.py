@@ -20,22 +20,10 @@ def test_markdown_table_escapes_its_bars_and_aligns_numbers():
   )
 
 
-def test_text_table_lines_its_columns_up():
-  table = pd.DataFrame({'name': ['a', 'long'], 'value': ['1.5', '–']})
-  assert markup.text_table(table) == (
-    'name  value\n----  -----\na       1.5\nlong      –'
-  )
-
-
 @pytest.mark.parametrize(
   ('text', 'expected'),
   [
     ('a < b, `c`', '<p>a &lt; b, <code>c</code></p>'),
-    # Flags stay in one line, and commands do not.
-    (
-      '`--a_b` and `python --a_b`',
-      '<code class=flag>--a_b</code> and <code>python --a_b</code>',
-    ),
     # Numbers stay with their signs.
     ('ε = 1 ± 2 %', 'ε&nbsp;=&nbsp;1 ±&nbsp;2&nbsp;%'),
   ],

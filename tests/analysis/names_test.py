@@ -84,7 +84,7 @@ def test_a_program_and_an_unfinished_run_say_what_they_are(read_runs, tmp_path):
   (tmp_path / 'mine' / 'metrics.csv').write_text(
     'round_num,test_accuracy\n1,0.5\n'
   )
-  found = dict(read_runs(run=dict(num_rounds=9)).runs)
+  found = dict(read_runs(run=dict(num_rounds=9)).table['files'])
   found['mine'] = runs.read_folder(tmp_path / 'mine')
 
   table = stats.collect(found).table

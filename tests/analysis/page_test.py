@@ -14,7 +14,7 @@ _DOCS = _ROOT / 'docs'
 
 @pytest.mark.slow
 def test_the_published_pages_are_those_of_the_published_runs():
-  found = tables.Evidence(stats.read_results(_ROOT / 'results'))
+  found = tables.Evidence(stats.read_results(_ROOT / 'results').table)
   # The names of the figures are compared, not their pixels.
   assert page.differing(*page.make_pages(found), _DOCS) == []
 

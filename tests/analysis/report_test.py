@@ -259,7 +259,7 @@ _SPLIT = '4 clients, 20 to 777 examples'
     # An ε, with what it holds for.
     (
       dict(a=PRIVATE),
-      ['| 1.5 | holds |', '(ε = 1.5, and the guarantee holds)'],
+      ['| 1.5 | holds |', '(ε = 1.5, guarantee: holds)'],
       ['No guarantee', _WARNING],
     ),
     (
@@ -277,7 +277,7 @@ _SPLIT = '4 clients, 20 to 777 examples'
       dict(a=_private(unit='example')),
       [
         '| 1.5 for examples | holds |',
-        '(ε = 1.5 for examples, and the guarantee holds)',
+        '(ε = 1.5 for examples, guarantee: holds)',
       ],
       ['No guarantee'],
     ),

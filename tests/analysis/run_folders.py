@@ -192,7 +192,7 @@ def read(root: pathlib.Path) -> stats.Runs:
 
 def read_evidence(root: pathlib.Path) -> tables.Evidence:
   """All that the pages on the run folders in a folder are made of."""
-  return tables.Evidence(stats.read_results(root))
+  return tables.Evidence(stats.read_results(root).table)
 
 
 def private(epsilon: float, **settings: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ _PRIVATE = dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY)
 
 def _reason(folder):
   found = stats.read_folders([folder])
-  assert not found.runs
+  assert found.table.empty
   ((_, reason),) = found.left_out
   return reason
 
@@ -76,8 +76,8 @@ def test_folders_are_read_once_under_names_of_their_own(tmp_path):
   second = run_folders.write_run(tmp_path / 'b' / 'run')
   absent = tmp_path / 'absent'
   found = stats.read_folders([absent, first, second, first])
-  assert [*found.runs] == [str(first), str(second)]
-  assert [*stats.read_folders([first]).runs] == ['run']
+  assert [*found.table.index] == [str(first), str(second)]
+  assert [*stats.read_folders([first]).table.index] == ['run']
   assert found.left_out == (
     (str(absent), 'no such folder'),
     (str(first), 'given twice, read once'),

@@ -48,7 +48,7 @@ def test_costs_are_rounded_up_and_lower_bounds_down(epsilon):
 def test_every_column_of_published_runs_is_one_that_is_described():
   found = stats.read_results(pathlib.Path(__file__).parents[2] / 'results')
   described = {
-    *(name for run in found.runs.values() for name in run.settings),
+    *(name for run in found.table['files'] for name in run.settings),
     *re.findall(r'`(\w+)`', stats.Runs.__doc__),
     *stats.SETTING_KEYS,
   }

@@ -49,14 +49,6 @@ def test_seeds_make_one_line_of_paired_drops(tmp_path):
   [
     ('own', dict(aggregator='mine.py:half'), '1.00'),
     ('audited', dict(audit_canaries=100), '1.00'),
-    # Of several samplings, Poisson counts.
-    (
-      'fixed',
-      dict(privacy=run_folders.PRIVACY | {'sampling': 'fixed_size'}),
-      '1.00',
-    ),
-    # Of several budgets, that of the row.
-    ('row', dict(target_epsilon=1.5), '12.00'),
   ],
 )
 def test_which_of_several_runs_counts(tmp_path, beside, settings, drop):
