@@ -439,14 +439,15 @@ def _with_drops(table: pd.DataFrame) -> pd.DataFrame:
   is compared with them: what the aggregator does to updates is not known.
   """
   known = table[~table['own_aggregator']]
+  groups = dict(iter(known.groupby(['algorithm', 'setting'])))
   lines = []
   for _, run in table.iterrows():
     plain, clipped, reason = None, None, ''
     is_fed_avg = run['algorithm'] == 'fed_avg' and not run['own_aggregator']
     if run['algorithm'] in ALGORITHMS and not is_fed_avg:
-      plain, reason = _partner(run, known, 'fed_avg')
+      plain, reason = _partner(run, groups, 'fed_avg')
     if run['algorithm'] == 'dp_fed_avg':
-      clipped, _ = _partner(run, known, 'ce_fed_avg')
+      clipped, _ = _partner(run, groups, 'ce_fed_avg')
     baseline, clipped_one = (
       table.at[other, 'final_score'] if other else math.nan
       for other in (plain, clipped)
@@ -466,22 +467,20 @@ def _with_drops(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _partner(
-  run: pd.Series, table: pd.DataFrame, algorithm: str
+  run: pd.Series, groups: Mapping[tuple[str, str], pd.DataFrame], algorithm: str
 ) -> tuple[str | None, str]:
   """The run of an algorithm that a run is compared with, or why there is none.
 
   Of several runs of a setting, it is one with the same threshold, and of these
   one without variants.
   """
-  found = table[
-    table['algorithm'].eq(algorithm) & table['setting'].eq(run['setting'])
-  ]
+  title = ALGORITHMS[algorithm].title
+  if (algorithm, run['setting']) not in groups:
+    return None, f'no {title} run of the same setting'
+  found = groups[algorithm, run['setting']]
   for key, value in (('clipping_norm', run['clipping_norm']), ('variants', '')):
     preferred = found[found[key] == value]
     found = preferred if len(preferred) else found
-  title = ALGORITHMS[algorithm].title
-  if found.empty:
-    return None, f'no {title} run of the same setting'
   # Two that could both be meant are never averaged nor chosen from.
   if len(found) > 1:
     names = ', '.join(sorted(found.index))

@@ -1,9 +1,18 @@
 """What the tests of the analysis share."""
 
+import pathlib
+
 import pytest
 
 from analysis import stats
 from tests.analysis import run_folders
+
+
+@pytest.fixture(scope='session')
+def published():
+  """The table of the published runs."""
+  root = pathlib.Path(__file__).parents[2]
+  return stats.read_results(root / 'results').table
 
 
 @pytest.fixture

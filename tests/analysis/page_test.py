@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from analysis import figures, page, stats, tables
+from analysis import figures, page, tables
 from tests.analysis import run_folders
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -13,8 +13,8 @@ _DOCS = _ROOT / 'docs'
 
 
 @pytest.mark.slow
-def test_the_published_pages_are_those_of_the_published_runs():
-  found = tables.Evidence(stats.read_results(_ROOT / 'results').table)
+def test_the_published_pages_are_those_of_the_published_runs(published):
+  found = tables.Evidence(published)
   # The names of the figures are compared, not their pixels.
   assert page.differing(*page.make_pages(found), _DOCS) == []
 

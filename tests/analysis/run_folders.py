@@ -1,10 +1,11 @@
 """Writes synthetic run folders for the tests of the reports."""
 
-import csv
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import pandas as pd
 
 from analysis import experiments, stats, tables
 from analysis.runs import METRIC_COLUMNS
@@ -121,7 +122,7 @@ def write_run(
     | (METRICS | dict(metrics or {}) if number else {})
     for number, accuracy in enumerate(accuracies)
   ]
-  _write_csv(directory / 'metrics.csv', columns, lines)
+  _write_csv(directory / 'metrics.csv', lines, columns)
   for file, contents in (
     ('config.json', config),
     ('privacy.json', privacy),
@@ -136,19 +137,17 @@ def write_run(
     columns = ['client_id', 'update_norm', 'angle_degrees', 'clip_factor']
     _write_csv(
       directory / 'updates' / f'round_{t:05d}.csv',
+      clients,
       columns,
-      [dict(zip(columns, client, strict=True)) for client in clients],
     )
   return directory
 
 
 def _write_csv(
-  path: pathlib.Path, columns: Sequence[str], lines: Sequence[Mapping[str, Any]]
+  path: pathlib.Path, lines: Sequence[Any], columns: Sequence[str]
 ) -> None:
-  with path.open('w', newline='', encoding='utf-8') as file:
-    writer = csv.DictWriter(file, columns)
-    writer.writeheader()
-    writer.writerows(lines)
+  # As they are: no integer becomes a float where another line has none.
+  pd.DataFrame(lines, columns=columns, dtype=object).to_csv(path, index=False)
 
 
 def write_runs(
@@ -195,9 +194,13 @@ def read_evidence(root: pathlib.Path) -> tables.Evidence:
   return tables.Evidence(stats.read_results(root).table)
 
 
-def private(epsilon: float, **settings: Any) -> dict[str, Any]:
-  """The arguments of `write_run` for DP-FedAvg with an ε."""
-  told = PRIVACY | {'epsilon': epsilon, 'actual_epsilon': epsilon}
+def private(
+  epsilon: float, more: Mapping[str, Any] | None = None, **settings: Any
+) -> dict[str, Any]:
+  """The arguments of `write_run` for DP-FedAvg with an ε, and more of it."""
+  told = (
+    PRIVACY | {'epsilon': epsilon, 'actual_epsilon': epsilon} | (more or {})
+  )
   return {
     'algorithm': 'dp_fed_avg',
     'target_epsilon': epsilon,

@@ -1,7 +1,6 @@
 """What runs came to: means with margins, settings, drops, and the privacy."""
 
 import math
-import pathlib
 import re
 
 import pytest
@@ -37,22 +36,18 @@ def test_difference_of_two_rows_has_welchs_interval():
   assert math.isnan(stats.difference_margin(one, stats.estimate([9.0, 9.1])))
 
 
-@pytest.mark.parametrize('epsilon', [1.0001, 15.7035])
-def test_costs_are_rounded_up_and_lower_bounds_down(epsilon):
-  assert float(stats.at_least(epsilon)) < epsilon
-  assert float(stats.at_most(epsilon)) > epsilon
-  assert stats.at_most(math.inf) == 'inf'
+def test_a_cost_is_rounded_up_and_a_lower_bound_down():
+  assert (stats.at_most(15.7035), stats.at_least(15.7035)) == ('15.71', '15.7')
   assert stats.at_most(math.nan) == stats.at_least(None) == '–'
 
 
-def test_every_column_of_published_runs_is_one_that_is_described():
-  found = stats.read_results(pathlib.Path(__file__).parents[2] / 'results')
+def test_every_column_of_published_runs_is_one_that_is_described(published):
   described = {
-    *(name for run in found.table['files'] for name in run.settings),
+    *(name for run in published['files'] for name in run.settings),
     *re.findall(r'`(\w+)`', stats.Runs.__doc__),
     *stats.SETTING_KEYS,
   }
-  assert set(found.table) <= described
+  assert set(published) <= described
 
 
 def test_final_score_is_the_last_evaluated(read_run):
@@ -128,11 +123,6 @@ def test_a_round_that_was_charged_and_not_recorded_counts(tmp_path):
   assert found.table['epsilon'].iloc[0] == PLAN.epsilon_after(3)
 
 
-def test_spread_is_the_standard_deviation_over_the_mean(read_run):
-  run = read_run(metrics={'update_norm_mean': 4.0, 'update_norm_std': 1.0})
-  assert run['relative_spread'] == 0.25
-
-
 def test_cosine_is_that_of_vectors_with_these_norms_and_this_mean(read_run):
   # (2, 0), (0, 1) and (1, 1): the mean is (1, 2 / 3).
   clients = {'a': 2.0, 'b': 1.0, 'c': 2.0**0.5}
@@ -148,6 +138,7 @@ def test_cosine_is_that_of_vectors_with_these_norms_and_this_mean(read_run):
   # Inner products 0, 2 and 1, over products of norms 2, 2 √2 and √2.
   assert run['cosine_at'] == pytest.approx(3 / (2 + 3 * 2.0**0.5))
   assert (run['spread_at'], run['std_at']) == (0.25, 0.5)
+  assert run['relative_spread'] == 0.25
 
 
 def test_path_adds_up_the_steps_with_those_between_filled_in(read_runs):
@@ -199,9 +190,8 @@ def test_two_baselines_are_named_and_not_averaged(read_runs):
     a=dict(), b=dict(), ce=dict(algorithm='ce_fed_avg')
   ).table.loc['ce']
   assert math.isnan(run['drop'])
-  assert run['no_drop'] == (
-    'more than one FedAvg run of the same setting: a, b'
-  )
+  assert 'more than one FedAvg run' in run['no_drop']
+  assert run['no_drop'].endswith(': a, b')
 
 
 def test_an_unfinished_or_missing_baseline_gives_no_drop(read_runs):

@@ -133,28 +133,6 @@ def test_noise_of_the_papers_cohort_takes_the_place_of_its_own(tmp_path):
   assert str(line['dp_drop']) == '73.00'
 
 
-def test_published_figures_stand_beside_ours(tmp_path):
-  run_folders.write_three(tmp_path)
-  (line,) = tables.published(run_folders.read_evidence(tmp_path), 3).to_dict(
-    'records'
-  )
-  assert line == {
-    'model': 'MLP',
-    'data': 'MNIST',
-    'clients': 'non-IID',
-    'FedAvg, paper (%)': '94.00',
-    'FedAvg, ours (%)': '94.00',
-    'clipping drop, paper': '1.84',
-    'clipping drop, ours': '2.00',
-    'DP drop, paper': '0.29',
-    'DP drop, ours': '1.00',
-    'ε, paper': '1.5',
-    'ε, ours': '1.5',
-    'P, Q, batch, T': '80, 32, 64, 3',
-    'seeds': '1',
-  }
-
-
 def test_noise_is_compared_with_the_threshold(tmp_path):
   run_folders.write_three(tmp_path, clients_per_round=20)
   found = run_folders.read_evidence(tmp_path)
