@@ -12,7 +12,6 @@ _PRIVATE = dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY)
   ('setting', 'values', 'details'),
   [
     ('dirichlet_alpha', (0.1, 1.0), ['α = 0.1', 'α = 1']),
-    ('num_clients', (100, 200), ['N = 100', 'N = 200']),
     (
       'server_optimizer',
       ('sgd', 'adam'),
@@ -25,14 +24,8 @@ _PRIVATE = dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY)
     ),
     ('model', ('mlp', 'dir/models.py:wide'), ['MLP', 'models.py:wide']),
     ('proximal_mu', (None, 2.0), [None, 'μ = 2']),
-    ('server_learning_rate', (0.02, 1.0), ['η_g = 0.02', 'η_g = 1']),
     # Of one algorithm, in runs of one setting and seed.
     ('clipping_norm', (0.5, 0.1), ['c = 0.5', 'c = 0.1']),
-    (
-      'mechanism',
-      ('gaussian', 'blt'),
-      ['mechanism = gaussian', 'mechanism = blt'],
-    ),
     ('target_epsilon', (5.0, 1.5), ['ε = 5', 'ε = 1.5']),
     # What changes no figure.
     ('rounds_per_evaluation', (1, 2), ['(a)', '(b)']),

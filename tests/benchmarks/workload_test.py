@@ -13,7 +13,6 @@ from benchmarks import (  # noqa: E402
   bare,
   federated,
   processes,
-  tff_processes,
   workload,
 )
 from benchmarks.peers import compare, work_file  # noqa: E402
@@ -22,15 +21,6 @@ from tasks.models import keras_models  # noqa: E402
 _SMALL = workload.Workload(
   'mlp', 4, local_steps=3, batch_size=8, client_learning_rate=0.1, num_rounds=2
 )
-
-
-def test_the_perceptron_has_the_papers_round():
-  mlp = workload.WORKLOADS['mlp']
-  assert (mlp.clients_per_round, mlp.local_steps, mlp.batch_size) == (
-    80,
-    32,
-    64,
-  )
 
 
 def test_a_client_has_different_examples_and_the_test_has_others():
@@ -43,9 +33,17 @@ def test_a_client_has_different_examples_and_the_test_has_others():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('mode', ['ours', 'ours_fed_avg'])
-def test_all_rounds_are_timed(mode, tmp_path):
+@pytest.mark.parametrize(
+  ('mode', 'least_accuracy'),
+  # Chance is 0.1; 16 times the clients' 3 steps give about 0.45.
+  [('ours', None), ('ours_fed_avg', 0.2)],
+)
+def test_all_rounds_are_timed_and_learning_shows(
+  mode, least_accuracy, tmp_path
+):
   result = federated.MODES[mode](_SMALL, tmp_path)
+  if least_accuracy is not None:
+    assert result['accuracy'] > least_accuracy
   assert len(result['seconds']) == _SMALL.num_rounds
   assert min(result['seconds']) > 0
   assert json.loads(json.dumps(result)) == result
@@ -55,21 +53,15 @@ def test_all_rounds_are_timed(mode, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('context', ['ours', 'native'])
-@pytest.mark.parametrize('kind', tff_processes.PROCESSES)
+@pytest.mark.parametrize(
+  ('kind', 'context'), [('fed_avg', 'native'), ('fed_eval', 'ours')]
+)
 def test_rounds_of_tffs_processes_are_timed(kind, context):
   program = ['-m', 'benchmarks.tff_processes', kind, '40', context]
   with processes.Program(program) as running:
     result = running.result()
   assert len(result['seconds']) == workload.NUM_CONTEXT_ROUNDS
   assert min(result['seconds']) > 0
-
-
-@pytest.mark.slow
-def test_learning_is_shown_by_the_accuracy(tmp_path):
-  result = federated.run_ours(_SMALL, tmp_path, private=False)
-  # Chance is 0.1; 16 times the clients' 3 steps give about 0.45.
-  assert result['accuracy'] > 0.2
 
 
 def test_the_bare_limit_trains_on_the_same_clients():
