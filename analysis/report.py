@@ -39,19 +39,13 @@ _SIMULATION_NOTE = (
   "exact figures of the clients' updates, for simulation only: no part of the "
   'private release, and not covered by ε.'
 )
-_SEEDS_NOTE = (
-  'Figures are means over {} seeds; ± is half of the 95 % interval of the mean '
-  'over seeds by Student’s t, from three seeds on.'
+_RESULT_NOTE = (
+  'Figures are means over seeds. ± is half of the 95 % interval of the mean '
+  'by Student’s t, from three seeds on. Seeds that share their `model_seed` '
+  'do not show what another initial model would change. Each run is compared '
+  'with the FedAvg run of the same setting and seed, and with no other. ε is '
+  'for one run alone, after the rounds that were run.'
 )
-_ONE_MODEL_NOTE = (
-  'The seeds of {} share their initial model: ± is without what another '
-  'initial model would change.'
-)
-_DROP_NOTE = (
-  'Each run is compared with the FedAvg run of the same setting and seed, and '
-  'with no other.'
-)
-_EPSILON_NOTE = 'ε is that of the rounds that were run, for one run alone.'
 _BAND_NOTE = (
   'Lines are means over the seeds of a setting, bands the range of the seeds.'
 )
@@ -176,7 +170,7 @@ def _by_metric(table: pd.DataFrame) -> list[tuple[Metric, pd.DataFrame]]:
   """For each metric a row for each label: what its seeds came to.
 
   `score` and `drop` are texts, and `guarantee` is a word, empty for a run that
-  is not private; `one_model` says whether several seeds share their model.
+  is not private.
   """
   found = []
   for metric, of_metric in table.groupby('metric', sort=False):
@@ -193,7 +187,6 @@ def _by_metric(table: pd.DataFrame) -> list[tuple[Metric, pd.DataFrame]]:
         'epsilon': _epsilon(own),
         'delta': own['delta'].iloc[0],
         'guarantee': _guarantee(own),
-        'one_model': len(own) > 1 and own['model_seed'].nunique() == 1,
       }
       for score, (label, own) in zip(scores, groups, strict=True)
     ]
@@ -224,24 +217,14 @@ def _guarantee(own: pd.DataFrame) -> str:
 
 
 def _results(table: pd.DataFrame) -> str:
-  """The sentence and the table of the runs of each metric, with its reading."""
+  """The sentence and the table of the runs of each metric, and a note."""
   parts = []
   for metric, found in _by_metric(table):
-    seeds = sorted({*found['seeds']} - {0})
-    one_model = '; '.join(found.loc[found['one_model'], 'label'])
-    notes = {
-      _SEEDS_NOTE.format(' or '.join(map(str, seeds))): max(seeds, default=0)
-      > 1,
-      _ONE_MODEL_NOTE.format(one_model): bool(one_model),
-      _DROP_NOTE: found['drop'].ne(stats.MISSING).any(),
-      _EPSILON_NOTE: found['epsilon'].ne(stats.MISSING).any(),
-    }
     parts += [
       f'**{_result_sentence(metric, found)}**',
       markup.markdown_table(_result_table(metric, found)),
-      ' '.join(note for note, is_needed in notes.items() if is_needed),
     ]
-  return '\n\n'.join(filter(None, parts))
+  return '\n\n'.join([*parts, _RESULT_NOTE])
 
 
 def _result_table(metric: Metric, found: pd.DataFrame) -> pd.DataFrame:
@@ -253,7 +236,7 @@ def _result_table(metric: Metric, found: pd.DataFrame) -> pd.DataFrame:
     pd.DataFrame(
       {
         'algorithm': found['label'],
-        'seeds': found['seeds'] if found['seeds'].nunique() > 1 else '',
+        'seeds': found['seeds'],
         metric.heading: found['score'],
         lost: found['drop'],
         'ε' if deltas[1:] else f'ε{shared}': found['epsilon'],
@@ -348,7 +331,7 @@ def _run_by_run(table: pd.DataFrame) -> str:
     ]
     if run['num_parameters'] > 0:
       values.append(f'd = {run["num_parameters"]:,.0f} parameters')
-    texts.append(f'{title}: {", ".join(values)}.{_partition(own)}')
+    texts.append(f'{title}: {", ".join(values)}.')
   for _, own in table.groupby('metric', sort=False):
     lines = [_line(run) for _, run in own.iterrows()]
     texts.append(
@@ -363,19 +346,6 @@ def _run_by_run(table: pd.DataFrame) -> str:
   if reasons:
     texts.append(f'Not compared with FedAvg: {"; ".join(reasons)}.')
   return '\n\n'.join(texts)
-
-
-def _partition(own: pd.DataFrame) -> str:
-  """How the data are split, but of a private run without exact figures."""
-  run = own.iloc[0]
-  told = [
-    (files.config.get('task') or {}).get('partition') for files in own['files']
-  ]
-  if not told[0] or (run['is_private'] and not run['has_simulation_figures']):
-    return ''
-  # The draws of a split can differ by seed.
-  of_run = f' of {run.name}' if len(set(told)) > 1 else ''
-  return f' Partition{of_run}: {told[0].rstrip(".")}.'
 
 
 def _line(run: pd.Series) -> dict[str, str]:
