@@ -163,8 +163,12 @@ class Run:
   @property
   def is_private(self) -> bool:
     """Whether it adds noise, as far as anything is known of it."""
-    known = ALGORITHMS.get(self.config['algorithm'])
-    return bool(self.privacy) or (known is not None and known.is_private)
+    return bool(self.privacy) or _adds_noise(self.config)
+
+
+def _adds_noise(config: Mapping[str, Any]) -> bool:
+  known = ALGORITHMS.get(config['algorithm'])
+  return known is not None and known.is_private
 
 
 def read_published(directory: pathlib.Path) -> dict[str, Run]:
@@ -186,23 +190,25 @@ def read_published(directory: pathlib.Path) -> dict[str, Run]:
     ) from error
   # As read from a folder.
   rounds = rounds.astype({'round_num': float, 'num_clients': float})
+  updates = _mark_means(updates)
   rounds_of, updates_of = (
-    dict(iter(table.groupby('run'))) for table in (rounds, updates)
+    {
+      name: part.reset_index(drop=True)
+      for name, part in table.drop(columns='run').groupby(table['run'])
+    }
+    for table in (rounds, updates)
   )
+  no_updates = updates[:0].drop(columns='run')
   return {
     name: Run(
       config=line['config'],
       privacy=line.get('privacy', {}),
       audits=line.get('audits', []),
-      rounds=_of_one(rounds_of[name]),
-      updates=_mark_means(_of_one(updates_of.get(name, updates[:0]))),
+      rounds=rounds_of[name],
+      updates=updates_of.get(name, no_updates),
     )
     for name, line in configs.items()
   }
-
-
-def _of_one(table: pd.DataFrame) -> pd.DataFrame:
-  return table.drop(columns='run').reset_index(drop=True)
 
 
 def read_folder(directory: pathlib.Path) -> Run:
@@ -355,26 +361,24 @@ def _read_privacy(
 ) -> tuple[dict[str, Any], float]:
   """What a private run promises, with every caveat of its ledger; its ε."""
   path, ledger = directory / 'privacy.json', directory / 'ledger.jsonl'
-  charged, caveats, epsilon = None, (), math.nan
+  privacy: dict[str, Any] = {}
+  caveats, epsilon = (), math.nan
   if ledger.is_file():
     try:
       charged = privacy_lib.read_ledger(ledger)
       # A run that was killed may not have written down all of its caveats.
       caveats, epsilon = charged.caveats, charged.epsilon
+      # What `tasks.train` writes of the plan; a program of one's own may not.
+      privacy = privacy_lib.plan_to_json(charged.plan, caveats)
     except (OSError, ValueError) as error:
       notes.append(f'the ledger cannot be read: {error}')
       caveats = ('what was charged is not known: the ledger cannot be read',)
   if path.is_file():
     privacy = _read_json(path)
-  elif charged is not None:
-    # What `tasks.train` writes of the plan; a program of one's own may not.
-    privacy = privacy_lib.plan_to_json(charged.plan, charged.caveats)
-  else:
-    name = config['algorithm']
-    known = ALGORITHMS.get(name)
-    is_private = known.is_private if known else name.startswith('dp_')
+  if not privacy:
     # A simulation of the noise of other cohorts promises nothing.
-    if is_private and not config['experiment'].get('noise_clients_per_round'):
+    is_simulated = config['experiment'].get('noise_clients_per_round')
+    if _adds_noise(config) and not is_simulated:
       notes.append('privacy.json is missing: nothing is known of its privacy')
     return {}, epsilon
   needed = ('noise_multiplier', 'target_delta', 'sampling', 'epsilon')
