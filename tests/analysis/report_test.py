@@ -125,7 +125,7 @@ def test_what_is_missing_is_named(read_runs, tmp_path):
   assert f'{partial}: metrics.csv is cut off' in text
   assert f'{partial}: 1 of 2 rounds; it is shown, but not compared' in text
   assert f'{tmp_path / "absent"}: left out: no such folder' in text
-  assert 'Updates are not recorded: DP-FedAvg, seed 0; FedAvg, seed 1.' in text
+  assert 'Updates are not recorded: FedAvg, seed 1; DP-FedAvg, seed 0.' in text
 
 
 def test_the_answer_comes_first_and_is_over_seeds(write):
