@@ -16,9 +16,9 @@ def build_plan(**changes):
 
 def build_round(sampling, num_clients, clients_per_round, noise_multiplier):
   """Returns one round of a mechanism."""
-  cohorts = sampled_gaussian.Cohorts(
+  return sampled_gaussian.SampledGaussian(
     sampling=sampling,
     num_clients=num_clients,
     clients_per_round=clients_per_round,
+    noise_multiplier=noise_multiplier,
   )
-  return sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)

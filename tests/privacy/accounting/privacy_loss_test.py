@@ -135,10 +135,7 @@ def test_proved_figure_bounds_alternating_neighbours():
   # Neighbours whose other clients send -c in one round and +c in the next: each
   # direction of the worst pair, in turn.
   mechanism = build_round('fixed_size', 100, 60, 2.0)
-  noise, prob = (
-    mechanism.noise_over_sensitivity,
-    mechanism.cohorts.sampling_prob,
-  )
+  noise, prob = mechanism.noise_over_sensitivity, mechanism.sampling_prob
   turns = np.ones(1)
   lowest = 0
   for direction in 3 * ('remove', 'add'):

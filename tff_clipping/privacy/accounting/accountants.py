@@ -86,5 +86,5 @@ def compose(parts: sampled_gaussian.Parts, accountant: str) -> ComposedCost:
     ValueError: As `check_accountant` does.
   """
   for mechanism, _ in parts:
-    check_accountant(accountant, mechanism.cohorts.sampling)
+    check_accountant(accountant, mechanism.sampling)
   return TABLE[accountant].compose(parts)

@@ -48,7 +48,7 @@ def compose_noise(parts: sampled_gaussian.Parts) -> float | None:
 
   It is `None` where cohorts are sampled. All rounds are under one relation.
   """
-  if any(mechanism.cohorts.sampling_prob < 1 for mechanism, _ in parts):
+  if any(mechanism.sampling_prob < 1 for mechanism, _ in parts):
     return None
   return 1 / math.sqrt(
     sum(

@@ -114,9 +114,7 @@ class PldCost:
 
     They are of 'poisson', 'random_allocation' and 'none', or of 'fixed_size'.
     """
-    self._draws = [
-      (one, one.cohorts.count_epochs(count)) for one, count in parts
-    ]
+    self._draws = [(one, one.count_epochs(count)) for one, count in parts]
     self._noise = gaussian_mechanism.compose_noise(parts)
 
   def compute_epsilon(self, delta: float) -> float:
@@ -142,7 +140,7 @@ class PldCost:
   ) -> float:
     """Returns the largest figure of the pairs; inf if losses are too large."""
     directions: tuple[str, ...] = ('remove', 'add')
-    if any(one.cohorts.sampling == 'fixed_size' for one, _ in self._draws):
+    if any(one.sampling == 'fixed_size' for one, _ in self._draws):
       directions = ('both',)
     try:
       interval = _choose_interval(self._draws)
@@ -230,13 +228,13 @@ def _compose(
   """Returns the losses of discrete pairs that dominate rounds or epochs."""
   losses = []
   for one, count in draws:
-    noise, num_rounds = one.noise_over_sensitivity, one.cohorts.rounds_per_epoch
+    noise, num_rounds = one.noise_over_sensitivity, one.rounds_per_epoch
     if num_rounds > 1:
       loss = random_allocation.build_losses(
         noise, num_rounds, interval, direction
       )
     else:
-      loss = _build_loss(noise, one.cohorts.sampling_prob, interval, direction)
+      loss = _build_loss(noise, one.sampling_prob, interval, direction)
     losses.append((loss, count))
   return loss_composition.ComposedLoss(tuple(losses))
 
@@ -267,9 +265,9 @@ def _measure_losses(
 
   Only to choose a grid: the larger ones of removal and addition, by a sum.
   """
-  noise, prob = one.noise_over_sensitivity, one.cohorts.sampling_prob
-  if one.cohorts.rounds_per_epoch > 1:
-    return random_allocation.measure_losses(noise, one.cohorts.rounds_per_epoch)
+  noise, prob = one.noise_over_sensitivity, one.sampling_prob
+  if one.rounds_per_epoch > 1:
+    return random_allocation.measure_losses(noise, one.rounds_per_epoch)
   _, largest = _bound_losses(noise, prob, 'both')
   outputs = np.linspace(-10, 10, 2001)
   weights = np.exp(-0.5 * outputs**2)

@@ -120,10 +120,10 @@ def _bound_divergences(
   mechanism: sampled_gaussian.SampledGaussian, listed: tuple[float, ...]
 ) -> np.ndarray:
   """Returns bounds on the divergences of one round."""
-  orders, cohorts = np.array(listed), mechanism.cohorts
-  if cohorts.sampling == 'poisson':
+  orders = np.array(listed)
+  if mechanism.sampling == 'poisson':
     divergences = compute_poisson_divergences(
-      mechanism.noise_over_sensitivity, cohorts.sampling_prob, orders
+      mechanism.noise_over_sensitivity, mechanism.sampling_prob, orders
     )
   else:
     divergences = _compute_accountant_divergences(mechanism, orders)
@@ -201,7 +201,7 @@ def _compute_accountant_divergences(
     with np.errstate(all='ignore'):
       accountant = rdp.RdpAccountant(
         orders,
-        neighboring_relation=mechanism.cohorts.relation.accountant_relation,
+        neighboring_relation=mechanism.relation.accountant_relation,
       ).compose(mechanism.dp_event)
   except (ArithmeticError, ValueError) as error:
     raise ValueError(

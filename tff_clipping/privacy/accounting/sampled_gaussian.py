@@ -56,48 +56,65 @@ RELATIONS = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class RandomAllocationDpEvent(dp_accounting.DpEvent):
+  """An epoch of `num_rounds` rounds; each client is in a secret one of them.
+
+  dp_accounting has no accountant for this event.
+  """
+
+  num_rounds: int
+  event: dp_accounting.DpEvent
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cohorts:
-  """How the cohort of a round is drawn.
+class SampledGaussian:
+  """One round: a sampler, and Gaussian noise on the sum of clipped updates.
 
   Attributes:
-    sampling: 'poisson' (each client joins by a coin of its own, with
-      probability clients_per_round / num_clients), 'fixed_size' (a uniformly
-      random set of exactly clients_per_round clients, without replacement),
-      'none' (all clients) or 'random_allocation' (each client draws one round
-      of each epoch of num_clients / clients_per_round rounds for itself, see
-      `random_allocation`).
+    sampling: 'poisson': each client joins independently, with probability
+      clients_per_round / num_clients. 'fixed_size': a uniformly random set of
+      exactly clients_per_round clients, without replacement. 'none': all
+      clients. 'random_allocation': each client draws one round of each epoch of
+      num_clients / clients_per_round rounds; see `random_allocation`.
     num_clients: The paper's N.
     clients_per_round: The paper's P, for 'poisson' and 'random_allocation' the
       expected number.
+    noise_multiplier: Standard deviation of the noise on the sum, divided by the
+      clipping norm, under every relation.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
-    ValueError: If an attribute is out of range, the cohort is larger than the
-      population, or smaller though sampling is 'none', or does not divide it
-      though sampling is 'random_allocation'.
+    ValueError: If an attribute is out of range; or the cohort is larger than
+      the population, is not the population under 'none', or does not divide it
+      under 'random_allocation'.
   """
 
   sampling: str
   num_clients: int
   clients_per_round: int
+  noise_multiplier: float
 
   def __post_init__(self):
-    sampling = argument_checks.check_choice(
-      'sampling', self.sampling, [*RELATIONS]
-    )
+    argument_checks.check_choice('sampling', self.sampling, [*RELATIONS])
     num_clients, clients_per_round = ranges.check_population(
       self.num_clients, self.clients_per_round
     )
-    if sampling == 'none' and clients_per_round != num_clients:
+    if self.sampling == 'none' and clients_per_round != num_clients:
       raise ValueError(
         '`clients_per_round` must equal `num_clients` '
         f"({num_clients}) when `sampling` is 'none', found {clients_per_round}."
       )
-    if sampling == 'random_allocation':
+    if self.sampling == 'random_allocation':
       _check_epoch(num_clients, clients_per_round)
-    object.__setattr__(self, 'num_clients', num_clients)
-    object.__setattr__(self, 'clients_per_round', clients_per_round)
+    for name, value in {
+      'num_clients': num_clients,
+      'clients_per_round': clients_per_round,
+      'noise_multiplier': argument_checks.check_positive(
+        'noise_multiplier', self.noise_multiplier
+      ),
+    }.items():
+      object.__setattr__(self, name, value)
 
   @property
   def relation(self) -> Relation:
@@ -111,7 +128,7 @@ class Cohorts:
 
   @property
   def rounds_per_epoch(self) -> int:
-    """For how many rounds clients are drawn at once: b, or 1 if for each."""
+    """The rounds that one draw of a client is for: b, or 1."""
     if self.sampling != 'random_allocation':
       return 1
     return self.num_clients // self.clients_per_round
@@ -119,6 +136,35 @@ class Cohorts:
   def count_epochs(self, num_rounds: int) -> int:
     """Returns the draws of the first rounds; a begun epoch is one."""
     return -(-num_rounds // self.rounds_per_epoch)
+
+  @property
+  def noise_over_sensitivity(self) -> float:
+    """What accountants call a noise multiplier: z, or z/2 under replace-one.
+
+    A client that is replaced can move the sum from -c to c. No accountant
+    halves z by itself.
+    """
+    return self.noise_multiplier / self.relation.sensitivity_factor
+
+  @property
+  def dp_event(self) -> dp_accounting.DpEvent:
+    """The event of one round; under 'random_allocation' that of an epoch."""
+    gaussian = dp_accounting.GaussianDpEvent(self.noise_over_sensitivity)
+    if self.sampling == 'poisson':
+      return dp_accounting.PoissonSampledDpEvent(self.sampling_prob, gaussian)
+    if self.sampling == 'fixed_size':
+      return dp_accounting.SampledWithoutReplacementDpEvent(
+        source_dataset_size=self.num_clients,
+        sample_size=self.clients_per_round,
+        event=gaussian,
+      )
+    if self.sampling == 'random_allocation':
+      return RandomAllocationDpEvent(self.rounds_per_epoch, gaussian)
+    return gaussian
+
+
+# Rounds of some mechanisms, and how many of each.
+Parts: TypeAlias = Sequence[tuple[SampledGaussian, int]]
 
 
 def _check_epoch(num_clients: int, clients_per_round: int) -> None:
@@ -136,70 +182,3 @@ def _check_epoch(num_clients: int, clients_per_round: int) -> None:
       f'{clients_per_round} of {num_clients}: so long an epoch is not '
       'accounted for.'
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class RandomAllocationDpEvent(dp_accounting.DpEvent):
-  """An epoch of `num_rounds` rounds; a client is in one, which it draws itself.
-
-  dp_accounting has no accountant for it.
-  """
-
-  num_rounds: int
-  event: dp_accounting.DpEvent
-
-
-@dataclasses.dataclass(frozen=True)
-class SampledGaussian:
-  """One round: a sampler and Gaussian noise on the sum of clipped updates.
-
-  Attributes:
-    cohorts: How the cohort is drawn.
-    noise_multiplier: Standard deviation of the noise on the sum, divided by the
-      clipping norm. The same meaning under both relations.
-
-  Raises:
-    TypeError: If the multiplier is not a number.
-    ValueError: If it is not positive and finite.
-  """
-
-  cohorts: Cohorts
-  noise_multiplier: float
-
-  def __post_init__(self):
-    multiplier = argument_checks.check_positive(
-      'noise_multiplier', self.noise_multiplier
-    )
-    object.__setattr__(self, 'noise_multiplier', multiplier)
-
-  @property
-  def noise_over_sensitivity(self) -> float:
-    """What accountants call a noise multiplier: that over the sensitivity.
-
-    It is z for add or remove one, z/2 for replace one, where a client can move
-    the sum from -c to c. No accountant halves it by itself.
-    """
-    return self.noise_multiplier / self.cohorts.relation.sensitivity_factor
-
-  @property
-  def dp_event(self) -> dp_accounting.DpEvent:
-    """The event of one round; under 'random_allocation' that of an epoch."""
-    cohorts = self.cohorts
-    gaussian = dp_accounting.GaussianDpEvent(self.noise_over_sensitivity)
-    if cohorts.sampling == 'poisson':
-      return dp_accounting.PoissonSampledDpEvent(
-        cohorts.sampling_prob, gaussian
-      )
-    if cohorts.sampling == 'fixed_size':
-      return dp_accounting.SampledWithoutReplacementDpEvent(
-        source_dataset_size=cohorts.num_clients,
-        sample_size=cohorts.clients_per_round,
-        event=gaussian,
-      )
-    if cohorts.sampling == 'random_allocation':
-      return RandomAllocationDpEvent(cohorts.rounds_per_epoch, gaussian)
-    return gaussian
-
-
-# Rounds of some mechanisms, and how many of each.
-Parts: TypeAlias = Sequence[tuple[SampledGaussian, int]]

@@ -8,7 +8,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import accountants, ranges, rounding
@@ -28,19 +28,8 @@ _STRAIGHT_STEPS = 12
 _LARGEST_GAP = 5.0
 
 
-class _HasEpsilon(Protocol):
-  """What is searched for, such as a plan."""
-
-  @property
-  def epsilon(self) -> float:
-    """The epsilon."""
-
-
-_Found = TypeVar('_Found', bound=_HasEpsilon)
-
-
 def find(
-  build: Callable[[Any], _Found],
+  build: Callable[[Any], Any],
   low: float,
   high: float,
   target: float,
@@ -48,7 +37,7 @@ def find(
   name: str,
   start: float | None = None,
   low_is_answer: bool = True,
-) -> _Found:
+) -> Any:
   """Returns what is built of the value nearest to `low` within the target.
 
   The search takes epsilon to fall from `low` to `high`, of which either may be
@@ -86,7 +75,7 @@ def find(
   first, last = to_place(low), to_place(high)
 
   # What is built at each place that was tried.
-  built: dict[int, _Found] = {}
+  built: dict[int, Any] = {}
 
   @functools.cache
   def epsilon_at(place: int) -> float:

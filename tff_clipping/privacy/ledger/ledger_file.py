@@ -86,7 +86,13 @@ class LedgerFile:
     """
     self.check()
     try:
-      self._write(content)
+      line = self._extend(content)
+      written = self._file.write(line)
+      if written != len(line):
+        raise OSError(f'Only {written} bytes of a line of {self.path} written.')
+      os.fsync(self._file.fileno())
+      self._size += len(line)
+      self._write_seal()
     except BaseException:
       self._file.close()
       raise
@@ -178,16 +184,6 @@ class LedgerFile:
     finally:
       os.close(descriptor)
     self.torn = b''
-    self._size += len(line)
-    self._write_seal()
-
-  def _write(self, content: dict[str, Any]) -> None:
-    """Adds a line, syncs it, and then seals it."""
-    line = self._extend(content)
-    written = self._file.write(line)
-    if written != len(line):
-      raise OSError(f'Only {written} bytes of a line of {self.path} written.')
-    os.fsync(self._file.fileno())
     self._size += len(line)
     self._write_seal()
 

@@ -1,4 +1,4 @@
-"""What every privacy plan has: constructors, and what its rounds cost."""
+"""The base class of privacy plans: constructors, and what rounds cost."""
 
 import abc
 import contextlib
@@ -28,10 +28,7 @@ _Plan = TypeVar('_Plan', bound='BasePlan')
 
 
 class PlanAttributes(TypedDict, total=False):
-  """The attributes of all plans, without noise and epsilon, for type checkers.
-
-  A constructor is named for which of noise and epsilon it takes.
-  """
+  """The attributes of all plans but noise and epsilon, for type checkers."""
 
   num_clients: int
   clients_per_round: int
@@ -46,13 +43,13 @@ class PlanAttributes(TypedDict, total=False):
 
 
 class AggregatorParameters(NamedTuple):
-  """What an aggregator has to add and divide by, for any clipping norm.
+  """The noise and the denominator of an aggregator, for any clipping norm.
 
   Attributes:
     noise_multiplier: Standard deviation of the noise on the sum of the clipped
       updates over the clipping norm.
-    clients_per_round: The constant by which the noisy sum is divided, also when
-      a Poisson cohort is larger, smaller or empty.
+    clients_per_round: The constant by which the noisy sum is divided, whatever
+      the size of the cohort.
   """
 
   noise_multiplier: float
@@ -61,10 +58,10 @@ class AggregatorParameters(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BasePlan(abc.ABC):
-  """How cohorts are drawn, how much noise is added, and what that costs.
+  """How cohorts are drawn, how much noise is added, and what both cost.
 
-  A subclass checks its attributes, and names in `parts` what its rounds
-  release. Whatever they cost follows from that.
+  A subclass checks its attributes, and returns from `parts` the mechanisms of
+  its rounds. All costs follow from `parts`.
 
   Attributes:
     num_clients: The paper's N, the population.
@@ -73,8 +70,9 @@ class BasePlan(abc.ABC):
     target_delta: The paper's delta. A value above 1/num_clients is warned of.
     noise_multiplier: Standard deviation of the noise over the clipping norm.
     sampling: How cohorts are drawn.
-    target_epsilon: The epsilon that must not be passed, but by what processors
-      may differ in, `slack.SLACK`; None means that of `num_rounds` rounds.
+    target_epsilon: The largest epsilon allowed, but for the last digits, in
+      which processors differ (`slack.SLACK`); None means the epsilon of
+      `num_rounds` rounds.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -128,16 +126,16 @@ class BasePlan(abc.ABC):
 
     Args:
       target_epsilon: The paper's epsilon, positive.
-      **attributes: The others, by their names, but for `noise_multiplier`.
+      **attributes: All other attributes by name, without `noise_multiplier`.
 
     Returns:
-      A plan whose multiplier has 6 significant digits. It is the least of them
-      whose epsilon is within the target.
+      The plan with the least multiplier of 6 significant digits whose epsilon
+      is at most the target.
 
     Raises:
-      TypeError: If an attribute is missing, is the one that is found, or is of
-        the wrong kind.
-      ValueError: If an attribute is out of range, or no value in the
+      TypeError: If an attribute is missing, is solved for, or is of the wrong
+        kind.
+      ValueError: If an attribute is out of range, or no multiplier in the
         accountant's range has this epsilon.
     """
     given: dict[str, Any] = {**attributes}
@@ -159,11 +157,11 @@ class BasePlan(abc.ABC):
     noise_multiplier: float,
     **attributes: 'Unpack[PlanAttributes]',
   ) -> _Plan:
-    """Returns the plan with this noise; its epsilon is that of all rounds.
+    """Returns the plan with this noise, without a target.
 
     Args:
       noise_multiplier: As the attribute.
-      **attributes: As in `from_target_epsilon`; errors are as there.
+      **attributes: As in `from_target_epsilon`, as are errors.
     """
     given: dict[str, Any] = {**attributes}
     return cls(**given, noise_multiplier=noise_multiplier)
@@ -178,12 +176,12 @@ class BasePlan(abc.ABC):
   ) -> _Plan:
     """Returns the plan with the most rounds that stay within an epsilon.
 
-    Of a `CorrelatedNoisePlan` they are at most those of its strategy, whose
-    error is least for so many.
+    A `CorrelatedNoisePlan` has at most the rounds of its strategy, whose error
+    is least for exactly these.
 
     Args:
       noise_multiplier: As the attribute.
-      target_epsilon: As in `from_target_epsilon`; errors are as there.
+      target_epsilon: As in `from_target_epsilon`, as are errors.
       **attributes: As there, but for `num_rounds`.
     """
     given: dict[str, Any] = {**attributes}
@@ -211,19 +209,19 @@ class BasePlan(abc.ABC):
   ) -> _Plan:
     """Returns the plan with the fewest clients a round within an epsilon.
 
-    The noise on the mean is fixed, as a model that was found to bear it needs;
-    larger cohorts allow more noise on the sum.
+    The noise on the mean is given, as large as the model bears it. The noise on
+    the sum grows with the cohort.
 
     Args:
       noise_to_clients_ratio: z / P, the standard deviation of the noise on the
-        mean over the clipping norm; of a draw, where noise is correlated.
+        mean over the clipping norm. If noise is correlated, z is of one draw.
       target_epsilon: As in `from_target_epsilon`.
       **attributes: As there, but for `clients_per_round`.
 
     Raises:
       TypeError: As in `from_target_epsilon`.
-      ValueError: As there, or if `sampling` ties the cohorts to the population:
-        'none' and 'random_allocation' do.
+      ValueError: As there, or if `sampling` is 'none' or 'random_allocation',
+        where the cohort is a fixed share of the population.
     """
     separation = _check_cohorts_are_free(attributes, 'clients_per_round')
     ratio = argument_checks.check_positive(
@@ -231,7 +229,7 @@ class BasePlan(abc.ABC):
     )
     population, _ = ranges.check_population(attributes.get('num_clients'), 1)
     least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
-    # The cohorts whose noise is accounted for, and that come by turns.
+    # The noise is in the range accounted for; the population fills all turns.
     fewest = max(1, math.ceil(least / ratio))
     largest = min(population // separation, math.floor(most / ratio))
     if fewest > largest:
@@ -260,15 +258,15 @@ class BasePlan(abc.ABC):
     target_epsilon: float,
     **attributes: 'Unpack[PlanAttributes]',
   ) -> _Plan:
-    """Returns the plan with the fewest clients in all within an epsilon.
+    """Returns the plan with the smallest population within an epsilon.
 
-    For the same noise and cohorts: who is drawn from a larger population is
-    better hidden. Without secret cohorts a population need only be large enough
-    for them.
+    The larger the population, the less often a client is drawn, and the less
+    the same noise costs. If cohorts are not secret, the population need only
+    fill them.
 
     Args:
       noise_multiplier: As the attribute.
-      target_epsilon: As in `from_noise_to_clients_ratio`; errors are as there.
+      target_epsilon: As in `from_noise_to_clients_ratio`, as are errors.
       **attributes: As there, but for `num_clients`.
     """
     separation = _check_cohorts_are_free(attributes, 'num_clients')
@@ -290,10 +288,11 @@ class BasePlan(abc.ABC):
 
   @abc.abstractmethod
   def parts(self, num_rounds: int) -> sampled_gaussian.Parts:
-    """Returns what the first rounds release: mechanisms, and how many of each.
+    """Returns the mechanisms of the first rounds, and how often each is run.
 
-    Correlated noise is one release, or one for each turn of a group. The rounds
-    of 'random_allocation' begin with an epoch.
+    All rounds of correlated noise together are one mechanism; under
+    'grouped_poisson' each turn of a group is one. Under 'random_allocation' the
+    first round begins an epoch.
 
     Args:
       num_rounds: From 1 to `max_rounds`.
@@ -322,31 +321,31 @@ class BasePlan(abc.ABC):
   @property
   @abc.abstractmethod
   def running_sum_error(self) -> float:
-    """How large the noise in the running sums is, over the clipping norm.
+    """The standard deviation of the running sums' noise over the clipping norm.
 
-    The root of the mean variance of a coordinate of the sums of the first 1, 2,
-    ..., `num_rounds` rounds. Divided by `clients_per_round` it is that of the
-    running means: what mechanisms are compared by.
+    The running sums are of the first 1, 2, ..., `num_rounds` rounds, and the
+    variance of a coordinate is averaged over them. Mechanisms are compared by
+    this error divided by `clients_per_round`, the error of the running means.
     """
 
   @property
   @abc.abstractmethod
   def sampler_parameters(self) -> NamedTuple:
-    """What a sampler of clients has to do."""
+    """The cohorts that a sampler of clients must draw."""
 
   @property
   def aggregator_parameters(self) -> AggregatorParameters:
-    """What an aggregator has to add and divide by."""
+    """The noise and the denominator that an aggregator must use."""
     return AggregatorParameters(self.noise_multiplier, self.clients_per_round)
 
   @property
   def dp_event(self) -> dp_accounting.DpEvent:
-    """What `num_rounds` rounds release, for an accountant of `relation`."""
+    """The event of `num_rounds` rounds, for an accountant of `relation`."""
     ((mechanism, count),) = self.parts(self.num_rounds)
-    if mechanism.cohorts.sampling == 'none' and count == 1:
+    if mechanism.sampling == 'none' and count == 1:
       return mechanism.dp_event
     return dp_accounting.SelfComposedDpEvent(
-      mechanism.dp_event, mechanism.cohorts.count_epochs(count)
+      mechanism.dp_event, mechanism.count_epochs(count)
     )
 
   @functools.cached_property
@@ -356,19 +355,21 @@ class BasePlan(abc.ABC):
 
   @functools.cached_property
   def tightest_epsilon(self) -> float:
-    """The least of the epsilons by 'pld' and by the plan's own accountant.
+    """The smaller of the epsilons by 'pld' and by the plan's accountant.
 
-    Of noise in integers, 'pld' is not proved.
+    For noise in integers, 'pld' is not proved.
     """
     by_pld = accountants.compose(self.parts(self.num_rounds), 'pld')
     return min(self.epsilon, by_pld.compute_epsilon(self.target_delta))
 
   def epsilon_after(self, num_rounds: int) -> float:
-    """Returns the epsilon of so many rounds; 0 for none.
+    """Returns the epsilon of the first rounds; 0 for none.
+
+    It holds if the number of rounds was fixed before the run. If releases
+    decide when to stop, the epsilon of all planned rounds holds.
 
     Args:
-      num_rounds: Rounds, each charged once. Settled before the run: where what
-        was released decides when to stop, count all planned rounds.
+      num_rounds: The number of rounds, each charged once.
 
     Raises:
       TypeError: If `num_rounds` is not an integer.
@@ -383,14 +384,14 @@ class BasePlan(abc.ABC):
     return cost.compute_epsilon(self.target_delta)
 
   def permits(self, num_releases: int) -> bool:
-    """Returns whether so many releases stay within the plan.
+    """Returns whether the plan allows a number of releases.
 
-    They do if they are at most the plan's, or if they are at most
-    `max_rounds` and cost at most `target_epsilon`, with the slack of
-    `slack.is_within`: on each processor they are equally many.
+    It allows `num_rounds` of them. With a target it also allows more, up to
+    `max_rounds`, if they cost at most `target_epsilon`. The slack of
+    `slack.is_within` makes the answer equal on every processor.
 
     Args:
-      num_releases: All releases, those already made included.
+      num_releases: All releases, the past ones included.
     """
     if num_releases <= self.num_rounds:
       return True
@@ -404,7 +405,7 @@ class BasePlan(abc.ABC):
   def permitted_rounds(self) -> int:
     """The most releases that `permits` allows, at least `num_rounds`.
 
-    Of a run that what was released may end, the epsilon of all these holds.
+    If releases may decide when a run ends, the epsilon of all of these holds.
     """
     if self.target_epsilon is None or self.num_rounds == self.max_rounds:
       return self.num_rounds
@@ -421,7 +422,7 @@ class BasePlan(abc.ABC):
     return most.num_rounds
 
   def _explain_no_epsilon(self) -> str:
-    """Returns that there is no finite epsilon, and what it is by 'rdp'."""
+    """Returns the error for an infinite epsilon, with the epsilon by 'rdp'."""
     reason = (
       'The accountant has no finite epsilon for `noise_multiplier` '
       f'{self.noise_multiplier:g} and `target_delta` {self.target_delta:g}.'
@@ -436,11 +437,11 @@ class BasePlan(abc.ABC):
 
   @abc.abstractmethod
   def _check_attributes(self) -> dict[str, Any]:
-    """Returns the attributes that are to be replaced by what was checked."""
+    """Returns the attributes of a subclass as they were checked."""
 
 
 def _check_cohorts_are_free(given: Mapping[str, Any], found: str) -> int:
-  """Returns b; raises if cohorts have a fixed share of the population."""
+  """Returns b; raises if the cohort is a fixed share of the population."""
   sampling = given.get('sampling')
   if sampling in ('none', 'random_allocation'):
     raise ValueError(

@@ -92,12 +92,13 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     if self.is_amplified:
       cohort = self.clients_per_round * self.min_separation
       count = self.participation.count(num_rounds)
-    cohorts = sampled_gaussian.Cohorts(
+    mechanism = sampled_gaussian.SampledGaussian(
       sampling='poisson' if self.is_amplified else 'none',
       num_clients=self.num_clients,
       clients_per_round=cohort,
+      noise_multiplier=noise,
     )
-    return ((sampled_gaussian.SampledGaussian(cohorts, noise), count),)
+    return ((mechanism, count),)
 
   @property
   def is_amplified(self) -> bool:

@@ -97,7 +97,7 @@ class PrivacyPlan(base_plan.BasePlan):
   @property
   def sampling_prob(self) -> float:
     """The paper's q = P / N: a client's chance to be in a round."""
-    return self._round.cohorts.sampling_prob
+    return self._round.sampling_prob
 
   @property
   def allows_new_draws(self) -> bool:
@@ -107,7 +107,7 @@ class PrivacyPlan(base_plan.BasePlan):
   @property
   def relation(self) -> sampled_gaussian.Relation:
     """The neighbouring relation that `epsilon` is for."""
-    return self._round.cohorts.relation
+    return self._round.relation
 
   @property
   def running_sum_error(self) -> float:
@@ -149,23 +149,21 @@ class PrivacyPlan(base_plan.BasePlan):
     )
 
   def _check_attributes(self) -> dict[str, Any]:
-    cohorts = self._round.cohorts
-    accountants.check_accountant(self.accountant, cohorts.sampling)
     return {
       'num_rounds': ranges.check_count('num_rounds', self.num_rounds),
-      'num_clients': cohorts.num_clients,
-      'clients_per_round': cohorts.clients_per_round,
+      'num_clients': self._round.num_clients,
+      'clients_per_round': self._round.clients_per_round,
     }
 
   @functools.cached_property
   def _round(self) -> sampled_gaussian.SampledGaussian:
     """One round, from attributes that it checks."""
-    cohorts = sampled_gaussian.Cohorts(
+    return sampled_gaussian.SampledGaussian(
       sampling=self.sampling,
       num_clients=self.num_clients,
       clients_per_round=self.clients_per_round,
+      noise_multiplier=self.noise_multiplier,
     )
-    return sampled_gaussian.SampledGaussian(cohorts, self.noise_multiplier)
 
 
 def compute_epsilon(
@@ -214,13 +212,11 @@ def compute_delta(
     TypeError: As in `compute_epsilon`.
     ValueError: If an argument is out of range.
   """
-  cohorts = sampled_gaussian.Cohorts(
+  mechanism = sampled_gaussian.SampledGaussian(
     sampling=sampling,
     num_clients=num_clients,
     clients_per_round=clients_per_round,
-  )
-  mechanism = sampled_gaussian.SampledGaussian(
-    cohorts, ranges.check('noise_multiplier', noise_multiplier)
+    noise_multiplier=ranges.check('noise_multiplier', noise_multiplier),
   )
   num_rounds = ranges.check_count('num_rounds', num_rounds)
   target_epsilon = ranges.check('target_epsilon', target_epsilon)

@@ -186,7 +186,7 @@ def _describe_independent(plan: BasePlan) -> str:
   """Returns what is done in each round."""
   ((one, _),) = plan.parts(plan.num_rounds)
   return (
-    f'in each round {_describe_cohort(one.cohorts)} and Gaussian noise of '
+    f'in each round {_describe_cohort(one)} and Gaussian noise of '
     'standard deviation '
     f'{rounding.format_down(plan.noise_multiplier, digits=6)} times the '
     'clipping norm is added to the sum of the clipped updates; accounted for '
@@ -202,7 +202,7 @@ def _describe_correlated(plan: CorrelatedNoisePlan) -> str:
     who = (
       f'the {clients} clients are in {plan.min_separation} fixed groups that '
       'take turns, each client of a group takes part in its turn independently '
-      f'with probability {one.cohorts.sampling_prob:.6g} ({cohort} '
+      f'with probability {one.sampling_prob:.6g} ({cohort} '
       'expected), in secret'
     )
     mechanism = f'as {most} Poisson-sampled Gaussian mechanisms'
@@ -226,23 +226,23 @@ def _describe_correlated(plan: CorrelatedNoisePlan) -> str:
   )
 
 
-def _describe_cohort(cohorts: sampled_gaussian.Cohorts) -> str:
+def _describe_cohort(one: sampled_gaussian.SampledGaussian) -> str:
   """Returns who takes part in a round."""
-  if cohorts.sampling == 'none':
-    return f'all {cohorts.num_clients} clients take part'
-  if cohorts.sampling == 'random_allocation':
+  if one.sampling == 'none':
+    return f'all {one.num_clients} clients take part'
+  if one.sampling == 'random_allocation':
     return (
-      f'each of the {cohorts.num_clients} clients takes part if it has drawn '
-      f'this one of the {cohorts.rounds_per_epoch} rounds of an epoch '
-      f'uniformly and in secret ({cohorts.clients_per_round} expected)'
+      f'each of the {one.num_clients} clients takes part if it has drawn '
+      f'this one of the {one.rounds_per_epoch} rounds of an epoch '
+      f'uniformly and in secret ({one.clients_per_round} expected)'
     )
-  if cohorts.sampling == 'fixed_size':
+  if one.sampling == 'fixed_size':
     return (
-      f'{cohorts.clients_per_round} of the {cohorts.num_clients} clients are '
+      f'{one.clients_per_round} of the {one.num_clients} clients are '
       'drawn uniformly without replacement'
     )
   return (
-    f'each of the {cohorts.num_clients} clients takes part independently with '
-    f'probability {cohorts.sampling_prob:.6g} ({cohorts.clients_per_round} '
+    f'each of the {one.num_clients} clients takes part independently with '
+    f'probability {one.sampling_prob:.6g} ({one.clients_per_round} '
     'expected)'
   )
