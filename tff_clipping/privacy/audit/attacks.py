@@ -1,12 +1,11 @@
-"""What an attacker makes of the releases: a score for each canary.
+"""Attacks on the releases of a run: each gives every canary a score.
 
 The releases come as products with the canaries' directions, in the unit of one
-clipped client on the sum: a canary that took part in a round adds 1 to its
+clipped client on the sum: a canary that takes part in a round adds 1 to its
 product, and the noise of the plan has the standard deviation z.
 
-Any function of the releases is a valid attack. A better one gives a larger
-lower bound, and one that looks for a certain fault finds it. `one_run` has the
-bounds; what is measured of scores here is none.
+Any function of the releases is a valid attack, and a better attack gives a
+larger lower bound. The bounds are in `one_run`; the estimates here are none.
 """
 
 import math
@@ -27,21 +26,21 @@ def score_releases(
 ) -> Mapping[str, np.ndarray]:
   """Returns the scores of all attacks on the releases of one run.
 
-  `all_releases` is how much more likely the releases are with a canary in than
-  out, as a logarithm. Under the claimed sampler and noise it is the best attack
-  there is (Neyman and Pearson), where other clients add nothing. With the
-  canary in, a product is (1-q) N(0, z^2) + q N(1, z^2); with it out, N(0, z^2),
-  or the mirror image where another client pulls the other way.
+  `all_releases` is the log-likelihood ratio of the releases with the canary in
+  to the releases with it out. If other clients add nothing, it is the best
+  attack under the claimed sampler and noise (Neyman and Pearson). With the
+  canary in, a product has the law (1-q) N(0, z^2) + q N(1, z^2); with it out,
+  N(0, z^2), or under replace-one the mirror image of the first.
 
-  `successive_releases` is by how much a product changes at most from release to
-  release. It finds noise that is used twice: the difference of two such
-  releases has none, and shows a canary that was in one of the two.
+  `successive_releases` is the largest change of a product from one release to
+  the next. It finds noise that is used twice: the difference of two such
+  releases has no noise, and shows a canary that was in one of them.
 
   Args:
-    products: Of every release with every direction, [num_releases, m], in the
-      unit of a clipped client on the sum.
+    products: The products of all releases with all directions, of shape
+      [num_releases, m].
     sampling_prob: q, in (0, 1], the chance of a client to be in a round.
-    noise_multiplier: z that is claimed, positive.
+    noise_multiplier: The claimed z, positive.
     relation: As in `Canaries`.
 
   Returns:
@@ -62,7 +61,7 @@ def score_releases(
 def measure_true_positive_rate(
   in_scores: np.ndarray, out_scores: np.ndarray, false_positive_rate: float
 ) -> float:
-  """Returns the share that is named at a false-positive rate; no bound.
+  """Returns the true-positive rate at a false-positive rate; no bound.
 
   Args:
     in_scores: Scores of canaries that took part, of shape [n_in].
@@ -78,12 +77,12 @@ def measure_true_positive_rate(
 def estimate_epsilon(
   in_scores: np.ndarray, out_scores: np.ndarray, *, delta: float
 ) -> float:
-  """Returns what epsilon would be if the scores were normal; no bound.
+  """Returns the epsilon that normal scores would have; no bound.
 
-  Of two normal distributions with the means of the scores, and one standard
-  deviation: the Gaussian mechanism has the same noise with a canary and
-  without. For it, the estimate is right in the limit of many parameters and
-  canaries.
+  Scores of canaries that are in and out are taken for normal, with a mean each
+  and one standard deviation, as a Gaussian mechanism has the same noise with a
+  canary and without. For this mechanism the estimate is right in the limit of
+  many parameters and canaries.
 
   Args:
     in_scores: Scores of canaries that took part, of shape [n_in].
@@ -91,8 +90,8 @@ def estimate_epsilon(
     delta: In (0, 1).
 
   Returns:
-    An epsilon >= 0; NaN if there are fewer than two scores of either, one is
-    not finite, or neither of both varies.
+    An epsilon >= 0; NaN if there are fewer than two scores of either kind, a
+    score is not finite, or the scores of neither kind vary.
 
   Source: Andrew, Kairouz, Oh, Oprea, McMahan, Suriyakumar, "One-shot Empirical
     Privacy Estimation for Federated Learning", ICLR 2024 (arXiv 2302.03098).

@@ -1,4 +1,4 @@
-"""Canaries: directions that are looked for in what is released.
+"""Canaries: directions that an audit looks for in the releases.
 
 A canary is a client whose update points into a direction of its own. The signs
 of a direction are the product of one random vector of signs, the same for all
@@ -35,11 +35,10 @@ class Canaries:
     num_canaries: m, at least 2; about half of them are in, the others are held
       out.
     num_parameters: d, of the model; at least m, rounded up to a power of two.
-    seed: The seed of directions and coins, not negative. Whoever knows it knows
-      which canaries are in.
-    relation: What a canary that is held out does. Under add-or-remove-one it is
-      not there. Under replace-one another client has its place, which pulls the
-      other way: the sum differs by 2 c.
+    seed: The seed of directions and coins, not negative. It tells which
+      canaries are in.
+    relation: Under add-or-remove-one a canary that is held out is absent. Under
+      replace-one it sends the opposite direction: the sum differs by 2 c.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -84,14 +83,14 @@ class Canaries:
 
   @property
   def period(self) -> int:
-    """After how many parameters a row repeats: m, up to a power of two."""
+    """The length of a row before it repeats: m, up to a power of two."""
     return 1 << (self.num_canaries - 1).bit_length()
 
   @functools.cached_property
   def marks(self) -> np.ndarray:
-    """What each canary sends: its number from 1, negative if the other way.
+    """The number from 1 of each canary that is in; of shape [m].
 
-    0 for one that is not there; of shape [m].
+    Of a canary that is held out it is 0, or negated under replace-one.
     """
     numbers = np.arange(1, self.num_canaries + 1)
     is_absent = self.relation is Relation.ADD_OR_REMOVE_ONE
@@ -150,8 +149,9 @@ class Canaries:
     """Returns the products with all directions, from the folded update.
 
     Args:
-      folded: The update times the random signs, the sum of every `period`-th of
-        its parameters: what `tff_clipping.aggregators` measures. Of [period].
+      folded: The update times the random signs, summed over the parameters
+        that are `period` apart, of shape [period]; `tff_clipping.aggregators`
+        measures it.
 
     Returns:
       `float64` of [m], in the unit of the update.

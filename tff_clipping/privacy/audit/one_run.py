@@ -1,21 +1,20 @@
 """Lower bounds from the canaries of one run, with a confidence that is proved.
 
-The game: each of m canaries is in or out by a fair coin of its own; the run's
-outputs give each a score; the attacker guesses the coins of some of them, and
-abstains from the others. Under a guarantee, right guesses are rare, however the
-canaries' scores depend on each other. A guarantee under which so many would be
-as rare as 1 - confidence is refuted; the bound is the largest that is.
+Each of m canaries is in or out by a fair coin of its own. The releases give
+every canary a score, and the attacker guesses the coins of some canaries. Under
+a guarantee many right guesses are rare, however the scores depend on each
+other. If the right guesses are as rare under it as 1 - confidence, it is
+refuted. The bound is the largest guarantee that is refuted.
 
   * (epsilon, delta): Steinke, Nasr, Jagielski, "Privacy Auditing with One (1)
     Training Run", NeurIPS 2023 (arXiv 2305.08846), Theorem 5.2.
-  * A whole curve, mu-GDP for one: Mahloujifar, Melis, Chaudhuri, "Auditing
-    f-Differential Privacy in One Run", 2024 (arXiv 2410.22235). It uses more of
-    what is known of the mechanism, and so gives more.
+  * A whole curve, such as mu-GDP, gives larger bounds: Mahloujifar, Melis,
+    Chaudhuri, "Auditing f-Differential Privacy in One Run", 2024 (arXiv
+    2410.22235).
 
-How many guesses to make is set before the scores are seen: the 1, 2, 4, 8, ...
-highest scores are guessed in; or, in addition, as many of the lowest are
-guessed out. The confidence is divided by the number of these attempts, so that
-the best of them may be taken.
+The attempts are fixed before the scores are seen: the 1, 2, 4, 8, ... highest
+scores are guessed in, without and with as many of the lowest guessed out.
+1 - confidence is divided among them, so that the best may be taken.
 """
 
 from collections.abc import Callable
@@ -36,12 +35,7 @@ _LARGEST_BOUND = 64.0
 
 
 class Guesses(NamedTuple):
-  """How an attacker did.
-
-  Attributes:
-    num_guesses: The canaries that it did not abstain from.
-    num_correct: Those that it was right about.
-  """
+  """The guesses of an attacker, and how many of them are right."""
 
   num_guesses: int
   num_correct: int
@@ -53,12 +47,12 @@ def bound_epsilon(
   """Returns an epsilon that the mechanism exceeds, with a confidence.
 
   Args:
-    scores: A score for each canary, higher where it looks as if it was in;
-      shape [m], m >= 2.
-    is_in: Whether it was in, by a fair coin of its own; shape [m].
+    scores: A score for each canary, higher where it seems to be in; of shape
+      [m], m >= 2.
+    is_in: Whether the canary is in, by a fair coin of its own; of shape [m].
     delta: In [0, 1).
-    confidence: In (0, 1), the least probability that the mechanism's epsilon at
-      `delta` is at least what is returned.
+    confidence: In (0, 1): with this probability at least, the mechanism's
+      epsilon at `delta` is not below the bound.
 
   Returns:
     An epsilon >= 0; 0 says nothing.
@@ -79,10 +73,7 @@ def bound_epsilon(
 def bound_mu(
   scores: np.ndarray, is_in: np.ndarray, *, confidence: float
 ) -> float:
-  """Returns a mu such that the mechanism is not less than mu-GDP.
-
-  Of a Gaussian mechanism it bounds mu. Of any other mechanism it says that
-  there is no smaller mu' with which it is mu'-GDP.
+  """Returns a mu such that the mechanism is mu'-GDP for no smaller mu'.
 
   Arguments and errors are those of `bound_epsilon`.
 
@@ -109,8 +100,8 @@ def is_refuted(
     curve: The guarantee: `trade_off.compute_trade_off` of a plan.
     scores: As in `bound_epsilon`, as are errors.
     is_in: As there.
-    confidence: One minus the most probability with which a guarantee that holds
-      is refuted all the same.
+    confidence: A guarantee that holds is refuted with a probability of at most
+      1 - `confidence`.
   """
   attempts, significance = _attempts(scores, is_in, confidence)
   return any(
@@ -122,15 +113,14 @@ def is_refuted(
 def one_run_p_value(
   num_canaries: int, guesses: Guesses, epsilon: float, delta: float
 ) -> float:
-  """Returns how probable such guesses are at most under (epsilon, delta).
+  """Returns a bound on the probability of so many right guesses.
 
-  Without delta, guesses are right as often as a coin of e^epsilon to 1 at most.
-  A delta moves the number of right guesses up by i with a probability of 2 m
-  delta / i at most.
+  Under (epsilon, 0) a guess is right with odds of at most e^epsilon to 1. A
+  delta adds i right guesses with a probability of at most 2 m delta / i.
 
   Args:
     num_canaries: m.
-    guesses: How the attempt went.
+    guesses: The guesses of the attempt.
     epsilon: Not negative.
     delta: In [0, 1).
 
@@ -154,18 +144,19 @@ def refutes_curve(
 ) -> bool:
   """Returns whether such guesses are rarer than `significance` under a curve.
 
-  Suppose that they are not. Let p_i be the probability of i right guesses, and
-  pick a canary at random. `right` is the probability that it is guessed rightly
-  and at least i guesses are right; `wrong`, that it is guessed wrongly and at
-  least i guesses are right. With its coin turned, the first event becomes the
-  second for i - 1, so that the curve bounds `wrong` for i - 1 from below, by
-  `right` for i. The rise of `wrong` is due to p_{i-1}, which adds to `right`
-  for i - 1. At the end there are more guesses than were made: a contradiction.
+  Suppose that they are not. Let p_i be the probability of i right guesses. For
+  a random canary, let `right` be the probability that its guess is right and
+  at least i guesses are right, and `wrong` the probability that its guess is
+  wrong and at least i guesses are right. Turning the canary's coin turns the
+  first event into the second for i - 1, so the curve bounds `wrong` for i - 1
+  from below by `right` for i. The rise of `wrong` comes from p_{i-1}, which
+  also adds to `right` for i - 1. If in the end there are more guesses than were
+  made, the assumption was false.
 
   Args:
     curve: The guarantee.
     num_canaries: m.
-    guesses: How the attempt went.
+    guesses: The guesses of the attempt.
     significance: In (0, 1).
 
   Source: Mahloujifar et al. 2024, Theorem 9 and its algorithm.

@@ -1,4 +1,4 @@
-"""The audit of a run: what its plan claims, against what its releases show."""
+"""The audit of a run: the claim of its plan beside bounds from attacks."""
 
 import dataclasses
 import json
@@ -29,13 +29,10 @@ class AttackResult:
 
   Attributes:
     epsilon_lower_bound: Proved for one run, at the audit's confidence.
-    gaussian_epsilon_lower_bound: The same among Gaussian mechanisms.
-    epsilon_estimate: That of normal scores, no bound; NaN if there is none. See
-      `attacks.estimate_epsilon`.
-    true_positive_rate: The share of the canaries that were in above all but 1 %
-      of those that were out.
-    is_refuted: Whether the plan's curve does not hold, at the audit's
-      confidence.
+    gaussian_epsilon_lower_bound: The same if the mechanism is Gaussian.
+    epsilon_estimate: No bound; NaN if there is none; see `estimate_epsilon`.
+    true_positive_rate: The true-positive rate at 1 % false positives; no bound.
+    is_refuted: Whether the scores refute the plan's curve at the confidence.
   """
 
   epsilon_lower_bound: float
@@ -47,7 +44,7 @@ class AttackResult:
 
 @dataclasses.dataclass(frozen=True)
 class AuditResult:
-  """The claim of a plan against what attacks show.
+  """The claim of a plan beside the results of all attacks.
 
   Attributes:
     relation: The neighbouring relation of the audit.
@@ -55,12 +52,12 @@ class AuditResult:
     num_canaries_in: Canaries that were in.
     num_canaries_out: Canaries that were held out.
     delta: The plan's.
-    confidence: That all lower bounds of one kind hold, and that a plan that
-      holds is not refuted.
+    confidence: The probability that all lower bounds of one kind hold, and that
+      a plan that holds is not refuted.
     claimed_epsilon: The plan's.
-    allowed_true_positive_rate: What the plan allows at a false-positive rate of
-      1 %.
-    attacks: By their names.
+    allowed_true_positive_rate: The largest that the plan allows at 1 % false
+      positives.
+    attacks: The result of each attack by its name.
   """
 
   relation: str
@@ -89,7 +86,7 @@ class AuditResult:
     return any(a.is_refuted for a in self.attacks.values())
 
   def to_json(self) -> str:
-    """Returns the content of an audit.json; what is not a number is null."""
+    """Returns the text of audit.json; values that are not finite are null."""
     fields: dict[str, Any] = {
       'note': _NOTE,
       'is_refuted': self.is_refuted,
@@ -105,10 +102,9 @@ class AuditResult:
 
 
 def add_canaries_to_plan(plan: PrivacyPlan, num_canaries: int) -> PrivacyPlan:
-  """Returns a plan's equal for a population that canaries have joined.
+  """Returns a plan with the population and cohort that canaries have joined.
 
-  Its rounds, its noise and its sampler are those of `plan`. Its cohorts are
-  those of `add_canaries_to_population`, as are errors.
+  See `add_canaries_to_population`, also for errors.
 
   Args:
     plan: The plan of the run without canaries.
@@ -127,8 +123,7 @@ def add_canaries_to_population(
 ) -> tuple[int, int]:
   """Returns the population that canaries have joined, and its cohort.
 
-  The chance of a client to be in a round is the same, or less by as little as
-  whole clients allow.
+  The cohort grows in proportion, and is rounded down to whole clients.
 
   Args:
     num_clients: The clients without canaries.
@@ -152,16 +147,15 @@ def audit_plan(
   *,
   confidence: float = 0.95,
 ) -> AuditResult:
-  """Holds a plan against the scores of canaries in a run of it.
+  """Compares a plan with the scores of the canaries in a run of it.
 
-  What may go wrong with probability 1 - `confidence` is shared out among the
-  attacks, so that all of them count.
+  The probability 1 - `confidence` of an error is divided among the attacks.
 
   Args:
-    plan: What is claimed; for as many rounds as were released.
-    canaries: Who was in.
-    scores: A score for each canary by attack, higher where it looks as if it
-      was in; each of shape [num_canaries]. See `attacks`.
+    plan: The claim, for as many rounds as were released.
+    canaries: The canaries of the run.
+    scores: Of each attack, by its name, a score for each canary, higher where
+      the canary seems to be in; of shape [num_canaries]. See `score_releases`.
     confidence: In (0, 1).
 
   Raises:

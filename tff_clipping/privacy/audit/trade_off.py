@@ -1,9 +1,9 @@
-"""What an attacker may get right under a guarantee: its trade-off curve.
+"""The trade-off curve of a guarantee: bounds on all attacks.
 
-An attacker says of a client whether it took part. Of the clients that did, the
-share that the attacker finds is the true-positive rate; of those that did not,
-the share that it names is the false-positive rate. (epsilon, delta) holds for a
-mechanism if and only if, for every attack,
+An attacker names the clients that took part. Its true-positive rate is the
+share of the participants that it names, its false-positive rate the share of
+the others that it names. (epsilon, delta) holds for a mechanism if and only if,
+for every attack,
 
   tpr <= e^epsilon fpr + delta   and   1 - fpr <= e^epsilon (1 - tpr) + delta
 
@@ -12,11 +12,11 @@ ICML 2015). A plan states a delta for every epsilon, and so a curve; mu-GDP
 states that no attack is better than telling N(0, 1) from N(mu, 1) by a draw
 (Dong, Roth, Su, "Gaussian Differential Privacy", JRSS B 2022).
 
-`bound_attacks` has two numbers of a plan's curve. One is mu: a run is no worse
-than one Gaussian mechanism of this mu, at every delta from the plan's up. In
-full: for every epsilon, its delta is at most that of mu-GDP, or at most the
-plan's. Where the run is one Gaussian mechanism, it is so at every delta. The
-other is the largest true-positive rate at a given false-positive rate.
+`bound_attacks` returns two numbers of a plan's curve: the largest true-positive
+rate at a false-positive rate, and mu. At every epsilon, the delta of the run is
+at most that of mu-GDP or at most the plan's, so that the run is no worse than
+one Gaussian mechanism of this mu. If the run is one Gaussian mechanism, its mu
+is exact, and holds at every delta.
 """
 
 import dataclasses
@@ -35,12 +35,11 @@ from tff_clipping.privacy.accounting import (
 )
 from tff_clipping.privacy.plans.base_plan import BasePlan
 
-# The epsilons at which a plan's delta is asked for. Any of them is a valid
-# constraint; more of them make the curve tighter.
+# The epsilons of a plan's curve. More epsilons make the curve tighter.
 _EPSILONS = np.geomspace(0.02, 24, 33)
 
-# Between which mu is searched: the epsilons from 0 to the plan's at which delta
-# is computed, and the points in each step between them.
+# For mu, delta is computed at so many epsilons from 0 to the plan's, and is
+# bounded at so many points in each step between two of them.
 _NUM_EPSILONS = 25
 _POINTS_PER_STEP = 100
 
@@ -63,14 +62,14 @@ class TradeOff:
   deltas: np.ndarray
 
   def max_true_positive_rate(self, false_positive_rate: float) -> float:
-    """Returns the most that an attack finds at this false-positive rate."""
+    """Returns the largest true-positive rate at this false-positive rate."""
     growth = np.exp(self.epsilons)
     first = growth * false_positive_rate + self.deltas
     second = 1 - (1 - false_positive_rate - self.deltas) / growth
     return float(min(first.min(), second.min(), 1))
 
   def min_false_positive_rate(self, true_positive_rate: float) -> float:
-    """Returns the least false-positive rate of an attack that finds so many."""
+    """Returns the least false-positive rate at this true-positive rate."""
     growth = np.exp(self.epsilons)
     first = (true_positive_rate - self.deltas) / growth
     second = 1 - self.deltas - growth * (1 - true_positive_rate)
@@ -88,21 +87,21 @@ class GaussianTradeOff:
   mu: float
 
   def max_true_positive_rate(self, false_positive_rate: float) -> float:
-    """Returns the most that an attack finds at this false-positive rate."""
+    """Returns the largest true-positive rate at this false-positive rate."""
     return float(special.ndtr(special.ndtri(false_positive_rate) + self.mu))
 
   def min_false_positive_rate(self, true_positive_rate: float) -> float:
-    """Returns the least false-positive rate of an attack that finds so many."""
+    """Returns the least false-positive rate at this true-positive rate."""
     return float(special.ndtr(special.ndtri(true_positive_rate) - self.mu))
 
 
 class AttackBounds(NamedTuple):
-  """What an attacker may find out about one client, at most.
+  """Bounds on what an attacker finds out about one client.
 
   Attributes:
     mu: See the module; infinite if it is above 1000.
-    false_positive_rate: That of the attacks.
-    true_positive_rate: The largest that an attack has at that rate.
+    false_positive_rate: The false-positive rate of the attacks.
+    true_positive_rate: The largest of any attack with this false-positive rate.
   """
 
   mu: float
@@ -111,18 +110,15 @@ class AttackBounds(NamedTuple):
 
 
 def compute_trade_off(plan: BasePlan) -> TradeOff:
-  """Returns the curve that a plan's mechanism allows after all of its rounds.
+  """Returns the curve of all rounds of a plan, for its neighbouring relation.
 
-  It is for the plan's neighbouring relation. Whatever accountant the plan is
-  charged by, the curve is by the tightest that is proved.
+  It is by 'pld', the tightest that is proved, whatever the plan's accountant.
   """
   return _compute_curve(plan, _EPSILONS)
 
 
 def bound_attacks(plan: BasePlan, false_positive_rate: float) -> AttackBounds:
-  """Returns what an attacker may find out after all rounds of a plan.
-
-  The bounds are of the curve of `compute_trade_off`.
+  """Returns bounds on all attacks on all rounds of a plan.
 
   Args:
     plan: The plan.
@@ -150,8 +146,8 @@ def compute_gaussian_epsilon(mu: float, delta: float) -> float:
   """Returns the epsilon of mu-GDP at `delta`.
 
   Args:
-    mu: Sensitivity over the standard deviation of the noise, not negative. Of a
-      mu above 40, it is the epsilon of 40.
+    mu: Sensitivity over the standard deviation of the noise, not negative; a
+      larger one than 40 counts as 40.
     delta: In (0, 1).
 
   Raises:
@@ -176,10 +172,10 @@ def _compute_curve(plan: BasePlan, epsilons: np.ndarray) -> TradeOff:
 def _find_mu(curve: TradeOff, target_delta: float) -> float:
   """Returns about the least mu whose delta is above the curve's, never less.
 
-  The curve begins with epsilon 0. Where it is below the target it counts not.
+  The curve begins at epsilon 0. Deltas up to the target are left out.
   """
-  # Between two epsilons, delta is at most linear in e^epsilon, for it is convex
-  # in that. Both curves fall: a point is compared with the next.
+  # Delta is convex in e^epsilon, so that a line between two epsilons is above
+  # it. Both curves fall: a point is compared with the next.
   steps = np.linspace(0, 1, _POINTS_PER_STEP, endpoint=False)
   points = curve.epsilons[:-1, np.newaxis] + np.outer(
     np.diff(curve.epsilons), steps

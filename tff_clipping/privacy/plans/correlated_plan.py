@@ -1,4 +1,4 @@
-"""A privacy plan for noise that is correlated between rounds."""
+"""The privacy plan of noise that is correlated between rounds."""
 
 import dataclasses
 import math
@@ -16,7 +16,7 @@ from tff_clipping.privacy.plans import base_plan
 
 
 class SeparatedSamplerParameters(NamedTuple):
-  """What a sampler of clients has to do for the plan's figures to hold.
+  """The cohorts that a sampler must draw for the plan's figures to hold.
 
   Attributes:
     scheme: 'min_separation' or 'grouped_poisson'.
@@ -35,37 +35,34 @@ class SeparatedSamplerParameters(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorrelatedNoisePlan(base_plan.BasePlan):
-  """When clients may come, how their noise is correlated, and what it costs.
+  """When clients take part, how the noise is correlated, and the cost.
 
   All rounds together are one Gaussian mechanism, under zeroing out one client:
-  neighbouring populations differ in one client, which sends zeros in one of
-  them in all rounds in which it takes part. Who takes part when is public, and
-  nothing is amplified by sampling. The cohorts must not depend on the updates.
+  in one of two neighbouring populations, one client sends zeros in all rounds
+  in which it takes part. The participants of each round are public, so that
+  sampling amplifies nothing. The cohorts must not depend on the updates.
 
-  With one exception: under 'grouped_poisson' the draws are secret. Where the
-  noise of a round depends on fewer than b rounds before it, the participations
-  of a client share no noise. A run then costs as much as Poisson sampling from
-  one group alone, in as many rounds as a group has turns.
+  Under 'grouped_poisson' alone, the draws are secret. The noise of a round
+  depends on fewer than b rounds before it, so that the participations of a
+  client share no noise. A run then costs as much as Poisson sampling from one
+  group alone, in as many rounds as a group has turns.
 
-  A round is not run again with other clients: later rounds take back the noise
-  that it had, and with a new draw of it they would not be the mechanism that is
-  charged.
+  No round is run again with other clients: later rounds take back its noise.
 
   Attributes:
     clients_per_round: The paper's P, the most clients in a cohort; the expected
       number under 'grouped_poisson'.
     num_rounds: The paper's T, at most the rounds of `strategy`, and all of them
       if not given.
-    noise_multiplier: Standard deviation of a draw over the clipping norm c:
-      what `correlated_dp_mean_factory` takes. The noise of one round alone is
-      larger, and that of the running sums is what `strategy` made small.
-    strategy: How the noise of a round depends on those before.
-    min_separation: b. From one participation of a client to its next there are
-      at least so many rounds.
-    sampling: 'min_separation': the population is split into b groups, which
-      take turns. 'grouped_poisson': the same, and each client of the group
-      whose turn it is joins by a coin of its own, with probability P b / N, for
-      strategies of at most b bands alone.
+    noise_multiplier: Standard deviation of a draw over the clipping norm c, as
+      `correlated_dp_mean_factory` takes it. The noise of one round is larger.
+    strategy: How the noise of a round depends on the rounds before.
+    min_separation: b, the least number of rounds from one participation of a
+      client to its next.
+    sampling: 'min_separation': b groups of clients take turns.
+      'grouped_poisson': the same, and each client of the group joins its turn
+      independently, with probability P b / N; for strategies of at most b bands
+      alone.
 
   The other attributes are those of `BasePlan`.
 
@@ -86,7 +83,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
   sampling: str = 'min_separation'
 
   def parts(self, num_rounds: int) -> sampled_gaussian.Parts:
-    """Returns one release, or a turn of a group; see the base class."""
+    """Returns one mechanism, or a turn of a group; see the base class."""
     noise = self.noise_multiplier / self._compute_sensitivity(num_rounds)
     cohort, count = self.num_clients, 1
     if self.is_amplified:
@@ -117,7 +114,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
 
   @property
   def sampler_parameters(self) -> SeparatedSamplerParameters:
-    """What a sampler of clients has to do."""
+    """The cohorts that a sampler of clients must draw."""
     return SeparatedSamplerParameters(
       scheme=self.sampling,
       num_clients=self.num_clients,
@@ -127,10 +124,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
 
   @property
   def accountant(self) -> str:
-    """'gaussian', the exact curve of one Gaussian mechanism, or 'pld'.
-
-    The second is for 'grouped_poisson', where rounds are composed.
-    """
+    """'gaussian'; under 'grouped_poisson', where turns are composed, 'pld'."""
     return 'pld' if self.is_amplified else 'gaussian'
 
   @property
@@ -145,9 +139,9 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
 
   @property
   def sensitivity(self) -> float:
-    """By how many clipping norms a client can change what is noised.
+    """The largest change of C x by one client, in clipping norms.
 
-    In the whole run, or by one participation under 'grouped_poisson'.
+    Of the whole run; under 'grouped_poisson' of one participation.
     """
     return self._compute_sensitivity(self.num_rounds)
 

@@ -1,8 +1,7 @@
-"""A privacy plan for noise that is independent in each round.
+"""The privacy plan of noise that is independent in each round.
 
-Its constructors (`from_target_epsilon`, ...) and what aggregators take of it
-are in `base_plan`, which correlated noise has too. The functions give one
-number of a plan. They take attributes by their names, with their defaults.
+Its constructors, such as `from_target_epsilon`, are in `base_plan`. Each
+function here returns one number of a plan, from the plan's attributes.
 """
 
 import dataclasses
@@ -25,7 +24,7 @@ SAMPLINGS = tuple(sampled_gaussian.RELATIONS)
 
 
 class SamplerParameters(NamedTuple):
-  """What a sampler of clients has to do for the plan's figures to hold.
+  """The cohorts that a sampler must draw for the plan's figures to hold.
 
   Attributes:
     scheme: 'poisson', 'random_allocation', 'fixed_size' or 'none'.
@@ -45,10 +44,10 @@ class SamplerParameters(NamedTuple):
 
 
 class ShareParameters(NamedTuple):
-  """What an aggregator needs whose noise comes in shares of the clients.
+  """The parameters of an aggregator whose clients add the noise in shares.
 
-  The noise of m shares is what the plan charges. A client's share has the
-  standard deviation z / sqrt(m), and each release that of M shares.
+  A client's share has the standard deviation z / sqrt(m) over the clipping
+  norm. The plan charges the noise of m shares; a release has that of M shares.
 
   Attributes:
     noise_multiplier: z, the noise of m shares over the clipping norm.
@@ -66,15 +65,14 @@ class ShareParameters(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrivacyPlan(base_plan.BasePlan):
-  """How cohorts are drawn, how much noise is added, and what that costs.
-
-  No plan pairs a sampler with the event of another one.
+  """How cohorts are drawn, how much independent noise is added, and the cost.
 
   Attributes:
-    clients_per_round: The paper's P, the cohort (expected, for 'poisson' and
-      'random_allocation'; of the latter it must divide `num_clients`).
-    num_rounds: The paper's T. Under 'random_allocation' the epoch that is begun
-      last is charged as a whole.
+    clients_per_round: The paper's P, the size of a cohort; the expected size
+      under 'poisson' and 'random_allocation', where it must divide
+      `num_clients`.
+    num_rounds: The paper's T. Under 'random_allocation' the last epoch is
+      charged as a whole.
     noise_multiplier: Standard deviation of the noise on the sum of the clipped
       updates over the clipping norm c, whatever the relation: sigma_sum =
       noise_multiplier * c. The accountant of the replace-one relation, where a
@@ -117,7 +115,7 @@ class PrivacyPlan(base_plan.BasePlan):
 
   @property
   def sampler_parameters(self) -> SamplerParameters:
-    """What a sampler of clients has to do."""
+    """The cohorts that a sampler of clients must draw."""
     has_size = self.sampling in ('fixed_size', 'none')
     size = self.clients_per_round if has_size else None
     return SamplerParameters(
@@ -126,10 +124,10 @@ class PrivacyPlan(base_plan.BasePlan):
 
   @property
   def share_parameters(self) -> ShareParameters:
-    """What an aggregator has to add if the clients bring shares of the noise.
+    """The noise of an aggregator whose clients add it in shares.
 
-    Its bounds hold for the population and for its neighbours: where all clients
-    take part, one client less and one more.
+    The bounds of cohorts hold for the population and for its neighbours: if all
+    clients take part, for one client less and one more.
 
     Raises:
       ValueError: If `sampling` is 'poisson' or 'random_allocation', whose
@@ -142,7 +140,6 @@ class PrivacyPlan(base_plan.BasePlan):
         'how many clients took part.'
       )
     cohort = self.clients_per_round
-    # Those of neighbours, where all take part.
     more = int(self.sampling == 'none')
     return ShareParameters(
       self.noise_multiplier, cohort, cohort - more, cohort + more
@@ -157,7 +154,7 @@ class PrivacyPlan(base_plan.BasePlan):
 
   @functools.cached_property
   def _round(self) -> sampled_gaussian.SampledGaussian:
-    """One round, from attributes that it checks."""
+    """One round, which checks its attributes."""
     return sampled_gaussian.SampledGaussian(
       sampling=self.sampling,
       num_clients=self.num_clients,

@@ -1,4 +1,4 @@
-"""What several runs cost together that have the same clients."""
+"""The cost of several runs with the same clients."""
 
 import dataclasses
 import math
@@ -16,10 +16,10 @@ from tff_clipping.privacy.plans.base_plan import BasePlan
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spending:
-  """What some runs cost a client that is in the population of each.
+  """The cost of some runs for a client that is in the population of each.
 
   Attributes:
-    epsilon: Of all their rounds together.
+    epsilon: The epsilon of all their rounds together.
     target_delta: The delta of `epsilon`.
     relation: The neighbouring relation.
     accountant: 'rdp', 'pld', or 'gaussian', which is exact.
@@ -39,30 +39,28 @@ def compose_together(
   *,
   accountant: str | None = None,
 ) -> Spending:
-  """Returns what the first rounds of some plans cost together.
+  """Returns the cost of the first rounds of some plans together.
 
-  A client that is in the population of each run is protected so much against
-  who sees what all of them release. It is more than any run alone, and less
-  than the sum of their epsilons, which would hold for the sum of their deltas.
-  Which run comes first, and which models a later one begins with, does not
-  matter: the composition is adaptive. It holds where all of the plans are
-  settled before the first run, and the cohorts of each run are drawn
-  independently of the others.
+  It is for a client that is in the population of each run, against an attacker
+  who sees all releases. It is more than the cost of any run, and less than the
+  sum of their epsilons, which would hold for the sum of their deltas. The order
+  of the runs, and the models that they begin with, do not matter: composition
+  is adaptive. The cost holds if all plans are fixed before the first run, and
+  each run draws its cohorts independently of the others.
 
   Args:
     runs: Plans, at least one, and how many rounds of each, at least 0. The
       plans may differ in all but the neighbouring relation.
     target_delta: The delta of the answer, in (0, 1); that of the plans if not
       given, which they must then have in common.
-    accountant: One of `ACCOUNTANTS`. If not given, that of the plans; where
-      they differ, 'rdp' if one of them is charged by it, which holds for noise
-      in integers too, else 'pld'.
+    accountant: One of `ACCOUNTANTS`. If not given, the accountant of the plans;
+      if they have several, 'rdp' if it is among them, which also holds for
+      noise in integers, else 'pld'.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
-    ValueError: If there are no plans, or they are of several relations or
-      deltas, or the accountant has no bound for one of them or no finite
-      epsilon.
+    ValueError: If there are no plans, they have several relations or deltas, or
+      the accountant has no bound for one of them or no finite epsilon.
   """
   if not runs:
     raise ValueError('`runs` must be at least one, found none.')
