@@ -1,4 +1,4 @@
-"""What the budget calculator answers: one dict, for JSON and for a table."""
+"""The answer of the budget calculator: one dict, for JSON and for a table."""
 
 import contextlib
 import dataclasses
@@ -12,15 +12,15 @@ from tff_clipping.privacy.calculator import budget_question
 from tff_clipping.privacy.plans import plan_json, words
 from tff_clipping.privacy.plans.base_plan import BasePlan
 
-# Of the attack that the words of a promise are about.
+# The false-positive rate of the attack that a promise tells of.
 _FALSE_POSITIVE_RATE = 0.01
 
-# Strategies for more rounds are made only for a question about them: the
-# alternatives are to come at once. Fewer where the rounds are solved for.
+# Alternatives with strategies of more rounds would take long, and longer if the
+# rounds are solved for.
 _MAX_ROUNDS = 10_000
 _MAX_SOLVED_ROUNDS = 2_000
 
-# Where one of these is solved for, no separation follows from them.
+# The separation of alternatives follows from these, if both are given.
 _SIZES = ('clients_per_round', 'num_clients')
 
 
@@ -30,12 +30,12 @@ def compute_answer(
   false_positive_rate: float | None = None,
   alternatives: bool = False,
 ) -> dict[str, Any]:
-  """Solves for what is not given.
+  """Solves a question.
 
   Args:
-    question: What is given.
-    false_positive_rate: That of the attacks to bound; None for 1 %.
-    alternatives: Whether other samplings and mechanisms are asked too.
+    question: The question.
+    false_positive_rate: The rate at which attacks are bounded; None for 1 %.
+    alternatives: Whether to solve it for other samplings and mechanisms too.
 
   Returns:
     The answer for `json.dumps`.
@@ -75,7 +75,7 @@ def compute_answer(
 
 
 def format_answer(answer: dict[str, Any]) -> list[str]:
-  """Returns what `compute_answer` returned, in paragraphs for a person."""
+  """Returns an answer of `compute_answer` in paragraphs for a person."""
   return [
     _format_solution(answer),
     answer['description'],
@@ -86,7 +86,7 @@ def format_answer(answer: dict[str, Any]) -> list[str]:
 def _describe_row(
   question: budget_question.Question, plan: BasePlan
 ) -> dict[str, Any]:
-  """Returns what an answer and its alternatives have in common."""
+  """Returns the fields that an answer and its alternatives share."""
   return {
     'sampling': plan.sampling,
     'mechanism': question.mechanism,
@@ -106,10 +106,10 @@ def _describe_row(
 def _list_alternatives(
   question: budget_question.Question, plan: BasePlan
 ) -> list[dict[str, Any]]:
-  """Returns a few other ways to the same promise, each a guarantee.
+  """Returns other samplings and mechanisms for the same promise.
 
-  Of each way to draw cohorts the tightest accountant, or the mechanism with the
-  least error; none that has no answer, or takes long.
+  Each sampling has its tightest accountant, or its mechanism with the least
+  error. Alternatives without an answer, or that take long, are left out.
   """
   independent = {'mechanism': 'gaussian', 'accountant': 'pld'}
   kinds: list[dict[str, Any]] = [{'sampling': 'poisson', **independent}]
@@ -131,7 +131,7 @@ def _list_alternatives(
   kinds.append({'sampling': 'fixed_size', **independent})
   rows = []
   with warnings.catch_warnings():
-    # What is warned of is the answer, and not what it is compared with.
+    # Warnings are about the answer alone.
     warnings.simplefilter('ignore', ranges.DeltaWarning)
     for kind in kinds:
       other = dataclasses.replace(question, **kind)
@@ -143,7 +143,7 @@ def _list_alternatives(
 
 
 def _format_solution(answer: dict[str, Any]) -> str:
-  """Returns the numbers, and which of them was solved for."""
+  """Returns the numbers, with a mark at the one that was solved for."""
   solved, epsilon = answer['solved_for'], _at_most(answer['epsilon'])
   values = {
     'num_clients': f'{answer["num_clients"]}',
@@ -173,7 +173,7 @@ def _format_solution(answer: dict[str, Any]) -> str:
 
 
 def format_attacks(answer: dict[str, Any]) -> str:
-  """Returns what an attacker may find out, for a person to read."""
+  """Returns the bounds on attacks, for a person to read."""
   attacks = answer['attacks']
   mu = 'above 1000' if attacks['mu'] is None else _at_most(attacks['mu'])
   return (
@@ -186,7 +186,7 @@ def format_attacks(answer: dict[str, Any]) -> str:
 
 
 def format_alternatives(answer: dict[str, Any]) -> list[str]:
-  """Returns the tables of alternatives: of this relation, and of others."""
+  """Returns the alternatives as tables: of this relation, and of others."""
   same, others = [answer], list[dict[str, Any]]()
   for row in answer['alternatives']:
     (same if row['relation'] == answer['relation'] else others).append(row)
@@ -249,5 +249,5 @@ def _format_rows(rows: list[dict[str, Any]], answer: dict[str, Any]) -> str:
 
 
 def _at_most(value: float) -> str:
-  """Returns what a run may cost with 5 significant digits, rounded up."""
+  """Returns a cost with 5 significant digits, rounded up."""
   return rounding.format_up(value, digits=5)

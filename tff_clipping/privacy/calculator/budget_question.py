@@ -1,4 +1,4 @@
-"""What the budget calculator is asked, and the plan that answers it."""
+"""A question to the budget calculator, and the plan that answers it."""
 
 import dataclasses
 from typing import Any
@@ -33,31 +33,24 @@ MAX_STRATEGY_ROUNDS = 100_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Question:
-  """What is given, with one of five numbers left to solve for.
+  """The attributes of a plan, of which one number is left to solve for.
 
-  What is solved for is None. For `clients_per_round`, `noise_to_clients_ratio`
-  is given and no `noise_multiplier`.
+  The number that is solved for is None. To solve for `clients_per_round`, give
+  `noise_to_clients_ratio`, and no `noise_multiplier`.
 
   Attributes:
-    target_delta: As the attribute of a plan, and so are those below.
-    num_clients: As there.
-    clients_per_round: As there.
-    target_epsilon: As there.
-    noise_multiplier: As there.
-    num_rounds: As there.
     noise_to_clients_ratio: z / P.
-    sampling: As there.
     mechanism: One of `by_name.MECHANISMS`; 'gaussian' for `PrivacyPlan`.
     min_separation: b, which 'min_separation' and 'grouped_poisson' need. With
-      other samplings, that of the strategies to compare with.
-    accountant: As in `PrivacyPlan`, None for 'rdp', or for 'pld' where
-      `sampling` is 'random_allocation'. With correlated noise there is one
-      only, and it must be None.
+      other samplings, the b of the strategies to compare with.
+    accountant: As in `PrivacyPlan`; None for 'rdp', under 'random_allocation'
+      for 'pld'. With correlated noise it must be None.
+
+  The other attributes are those of a plan.
 
   Raises:
-    TypeError: If an attribute is of the wrong kind.
-    ValueError: If they do not leave one number to solve for, or do not go
-      together.
+    ValueError: If not exactly one number is left to solve for, or attributes do
+      not go together. `solve` checks each of them.
   """
 
   target_delta: float
@@ -73,7 +66,20 @@ class Question:
   accountant: str | None = None
 
   def __post_init__(self):
-    self._check_what_is_given()
+    given = [name for name in _NUMBERS if getattr(self, name) is not None]
+    if self.noise_to_clients_ratio is not None:
+      is_right = given == ['num_clients', 'target_epsilon', 'num_rounds']
+    else:
+      is_right = len(given) == 4 and 'clients_per_round' in given
+    if not is_right:
+      numbers, found = (
+        ', '.join(f'`{name}`' for name in names) for names in (_NUMBERS, given)
+      )
+      raise ValueError(
+        f'all but one of {numbers} must be given, or `noise_to_clients_ratio` '
+        'in place of `clients_per_round` and `noise_multiplier`, found '
+        f'{found or "none"}.'
+      )
     if not self.is_correlated and self.mechanism != 'gaussian':
       listed = ', '.join(by_name.SAMPLINGS)
       raise ValueError(
@@ -94,7 +100,7 @@ class Question:
 
   @property
   def is_correlated(self) -> bool:
-    """Whether a `CorrelatedNoisePlan` answers it."""
+    """Whether the answer is a `CorrelatedNoisePlan`."""
     return self.sampling in by_name.SAMPLINGS
 
   @property
@@ -104,23 +110,6 @@ class Question:
       return 'clients_per_round'
     return next(name for name in _NUMBERS if getattr(self, name) is None)
 
-  def _check_what_is_given(self) -> None:
-    """Raises unless one number is left."""
-    given = [name for name in _NUMBERS if getattr(self, name) is not None]
-    if self.noise_to_clients_ratio is not None:
-      is_right = given == ['num_clients', 'target_epsilon', 'num_rounds']
-    else:
-      is_right = len(given) == 4 and 'clients_per_round' in given
-    if not is_right:
-      numbers, found = (
-        ', '.join(f'`{name}`' for name in names) for names in (_NUMBERS, given)
-      )
-      raise ValueError(
-        f'all but one of {numbers} must be given, or `noise_to_clients_ratio` '
-        'in place of `clients_per_round` and `noise_multiplier`, found '
-        f'{found or "none"}.'
-      )
-
 
 def solve(
   question: Question, *, max_strategy_rounds: int = MAX_STRATEGY_ROUNDS
@@ -128,8 +117,8 @@ def solve(
   """Returns the plan that answers a question.
 
   Args:
-    question: What is given.
-    max_strategy_rounds: The most rounds that a strategy is made for.
+    question: The question.
+    max_strategy_rounds: The most rounds of a strategy.
 
   Raises:
     TypeError: If a value is of the wrong kind.
@@ -156,13 +145,13 @@ def solve(
 def _build_strategy(
   question: Question, num_rounds: int, most: int
 ) -> dict[str, Any]:
-  """Returns the strategy for so many rounds, and the separation it is for."""
+  """Returns the best strategy of so many rounds, and its separation."""
   argument_checks.check_integer(
     'num_rounds', num_rounds, at_least=1, at_most=most
   )
   separation = question.min_separation
   assert separation is not None  # As `Question` checks.
-  # What is solved for is not known yet, and of no account.
+  # The number that is solved for is not known yet, and changes nothing here.
   clients_per_round = question.clients_per_round or 1
   strategy = by_name.build_strategy(
     question.mechanism,
@@ -178,7 +167,7 @@ def _build_strategy(
 def _find_rounds(
   question: Question, given: dict[str, Any], most: int
 ) -> BasePlan:
-  """Returns the plan with the most rounds, its strategy made for so many."""
+  """Returns the plan with the most rounds, and the best strategy for them."""
   target = given.pop('target_epsilon')
   plan = solve_for.find(
     lambda num_rounds: CorrelatedNoisePlan.from_noise_multiplier(

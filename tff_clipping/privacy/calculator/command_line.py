@@ -1,4 +1,4 @@
-"""What the commands have in common: flags, errors, files and exit codes."""
+"""Shared by the commands: flags, errors, files and exit codes."""
 
 import argparse
 import datetime
@@ -78,11 +78,10 @@ def run(
   Args:
     parser: Its flags.
     argv: The command line, the program's name first.
-    compute: Returns the answer for `json.dumps`, from the flags and what
-      `_build_record` says of this command. A TypeError or ValueError of it is
-      the user's, and what it warns of is added to the answer as `warnings`.
-    format_answer: Returns the answer in paragraphs for a person to read. What
-      it warns of and its record are added.
+    compute: Returns the answer for `json.dumps`, from the flags and the record
+      of `_build_record`. Its TypeErrors and ValueErrors are the user's. Its
+      warnings are added to the answer.
+    format_answer: Returns the answer in paragraphs for a person to read.
 
   Returns:
     The exit code: 0, or 2 after a line on stderr about a wrong question.
@@ -94,7 +93,6 @@ def run(
     with warnings.catch_warnings(record=True) as caught:
       warnings.simplefilter('always')
       answer = compute(values, record)
-    # What users are warned of, each once.
     told = dict.fromkeys(
       str(w.message) for w in caught if issubclass(w.category, UserWarning)
     )
@@ -121,7 +119,7 @@ def run(
   except SystemExit as stop:  # Of argparse: --help, or a flag that is wrong.
     return int(stop.code or 0)
   except BrokenPipeError:
-    # The reader of our output has seen enough; keep Python from complaining.
+    # The reader of our output has seen enough; Python must not complain.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
   except KeyboardInterrupt:
@@ -150,7 +148,7 @@ def write_new_file(path: str, text: str, name: str) -> None:
 
 
 def _build_record(argv: Sequence[str]) -> dict[str, Any]:
-  """Returns when, with what and by which command something is computed."""
+  """Returns the date, the versions and the command of an answer."""
   libraries = 'dp-accounting', 'numpy', 'scipy'
   return {
     'date': datetime.datetime.now(datetime.timezone.utc).date().isoformat(),

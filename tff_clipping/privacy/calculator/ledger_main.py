@@ -58,7 +58,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 def _compute(
   values: argparse.Namespace, record: dict[str, Any]
 ) -> dict[str, Any]:
-  """Returns what the ledgers say."""
+  """Returns the cost of each run, and of all runs together."""
   if not values.ledgers:
     raise ValueError(
       'a ledger, or the folder of a run, must be given; see --help.'
@@ -101,7 +101,7 @@ def _compute(
 
 
 def _describe_ledger(ledger: ledger_contents.LedgerContents) -> dict[str, Any]:
-  """Returns what one run has spent."""
+  """Returns the cost of one run."""
   plan = ledger.plan
   # A budget may allow more rounds than the plan was made for.
   num_rounds = max(plan.num_rounds, ledger.num_releases)
@@ -133,7 +133,7 @@ def _format_answer(
 
 
 def _format_ledger(ledger: dict[str, Any]) -> str:
-  """Returns what one run has spent."""
+  """Returns the cost of one run for a person to read."""
   plan, released = ledger['plan'], ledger['num_releases']
   guarantee = words.state_guarantee(
     ledger['epsilon'],

@@ -17,11 +17,10 @@ class PlannedRun:
   """A run that is planned.
 
   Attributes:
-    source: Where its plan comes from, for the answer.
+    source: The file of its plan, for the answer.
     plan: The plan.
-    caveats: Why the plan does not hold for a run, if it says so.
-    spent_too: What the runs that gave it its clipping norm have cost, if it
-      says so.
+    caveats: Why the run does not have the plan's guarantee.
+    spent_too: The cost of the runs that gave it its clipping norm, in words.
   """
 
   source: str
@@ -36,10 +35,10 @@ def read_planned_run(
   """Returns the plan of a file.
 
   The file is the privacy.json of a run, an answer of the calculator in JSON, or
-  flags, which `solve_flags` answers.
+  flags, from which `solve_flags` makes a plan.
 
   Raises:
-    ValueError: If it cannot be read, or is none of them.
+    ValueError: If the file cannot be read, or has no plan.
   """
   try:
     text = pathlib.Path(path).read_text(encoding='utf-8')
@@ -72,11 +71,11 @@ def add_up(
   target_delta: float | None = None,
   accountant: str | None = None,
 ) -> dict[str, Any]:
-  """Returns what planned runs cost together, for `json.dumps`.
+  """Returns the cost of planned runs together, for `json.dumps`.
 
   The cost of each run alone is by the same accountant and at the same delta, so
-  that none is above what all of them cost. Arguments and errors are those of
-  `together.compose_together`.
+  that it is below the cost of all. Other arguments and errors are those of
+  `compose_together`.
   """
   rounds = [(run.plan, run.plan.num_rounds) for run in runs]
   cost = together.compose_together(rounds, target_delta, accountant=accountant)
@@ -124,7 +123,7 @@ def add_up(
 
 
 def format_answer(answer: dict[str, Any]) -> list[str]:
-  """Returns what `add_up` returned for a person to read."""
+  """Returns an answer of `add_up` in paragraphs for a person."""
   cost = answer['together']
   width = max(len(run['source']) for run in answer['plans'])
   promise = [cost['description'], cost['promise']]

@@ -1,6 +1,6 @@
-"""What a run promises, as a document of a page for who must be told.
+"""The promise of a run as a document of one page.
 
-From the ledger of the run, and from what stands beside it in the run's folder.
+It is made from the ledger of the run, and from the files in the run's folder.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
 
 _FALSE_POSITIVE_RATE = 0.01
 
-# The points are what no epsilon here includes; docs/privacy.md says more.
+# docs/privacy.md says more of what is not covered.
 _STATEMENT = """\
 # Statement on differential privacy
 
@@ -70,7 +70,7 @@ there.
 {digests}
 """
 
-# What is said of the settings of a run, if they are there.
+# The settings of a run that a statement shows.
 _SETTINGS = {
   'Model': 'model',
   'Data': 'task',
@@ -78,7 +78,7 @@ _SETTINGS = {
   'Clipping norm c': 'clipping_norm',
 }
 
-# Files of a run, of which a digest is given where they are there.
+# Files of a run whose digests a statement shows.
 _FILES = (
   *('ledger.jsonl', 'ledger.jsonl.seal', 'privacy.json'),
   'model.weights.h5',
@@ -115,7 +115,7 @@ def format_statement(
     caveats=caveats,
     training=_table(_describe_training(ledger, experiment, adapts=adapts)),
     promise=_state_promise(ledger, promised),
-    # How it adapts is paid for.
+    # Its changes are paid for.
     norm='where the clipping norm began' if adapts else 'the clipping norm',
     computation=_escape(words.describe_plan(promised)),
     record=_table(made),
@@ -129,7 +129,7 @@ def _describe_training(
   *,
   adapts: bool,
 ) -> dict[str, str]:
-  """Returns what was trained, as far as the run's folder says it."""
+  """Returns the settings in the run's folder, and those of the plan."""
   plan = ledger.plan
   rows = {
     name: f'{experiment[key]}'
@@ -159,7 +159,7 @@ def _describe_training(
 def _state_promise(
   ledger: ledger_contents.LedgerContents, promised: BasePlan
 ) -> str:
-  """Returns what is promised, in words and in numbers."""
+  """Returns the promise in words and in numbers."""
   epsilon, delta = promised.epsilon, promised.target_delta
   relation = promised.relation
   attacks = trade_off.bound_attacks(promised, _FALSE_POSITIVE_RATE)
@@ -214,7 +214,7 @@ def _table(rows: Mapping[str, str]) -> str:
 
 
 def _escape(text: str) -> str:
-  """Returns text that Markdown shows as it is, on one line."""
+  """Returns text on one line that Markdown shows unchanged."""
   text = ' '.join(text.split())
   for mark in '\\`*_[]<>|#':
     text = text.replace(mark, f'\\{mark}')

@@ -14,8 +14,7 @@ from tff_clipping.privacy.plans.plan import PrivacyPlan
 
 _FORMAT = 1
 _CORRELATED = 'correlated_noise'
-# What a run adds: what its aggregator makes of the plan, and other figures.
-# Version 0.2 wrote one more epsilon, the same but for a sampling that is gone.
+# Fields that a run adds, and one that version 0.2 wrote.
 _OF_A_RUN = (
   *('aggregation', 'tightest_epsilon', 'paper_epsilon', 'with_clipping_norm'),
   'actual_epsilon',
@@ -23,10 +22,7 @@ _OF_A_RUN = (
 
 
 def plan_to_json(plan: BasePlan, caveats: Sequence[str] = ()) -> dict[str, Any]:
-  """Returns a plan for `json.dump`: its attributes, and what follows.
-
-  `plan_from_json` reads the attributes back; the rest is for readers of the
-  file.
+  """Returns a plan for `json.dump`: its attributes, and figures for readers.
 
   Args:
     plan: The plan.
@@ -67,9 +63,9 @@ def plan_from_json(value: Mapping[str, Any]) -> BasePlan:
 
   Raises:
     TypeError: If `value` is not a mapping, or an attribute of the wrong kind.
-    GoneError: If this version has no such plan any more.
+    GoneError: If the plan is of a kind that this version does not have.
     ValueError: If attributes are missing, unknown or out of range, or the
-      epsilon in it is not that of the attributes: it was changed by hand.
+      epsilon in `value` is not the epsilon of the attributes.
   """
   if not isinstance(value, Mapping):
     raise TypeError(f'`value` must be a mapping, found {value!r}.')

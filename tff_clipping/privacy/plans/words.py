@@ -21,12 +21,12 @@ from tff_clipping.privacy.plans.plan import PrivacyPlan
 
 
 class _Words(NamedTuple):
-  """What a neighbouring relation is about."""
+  """Parts of sentences about a neighbouring relation."""
 
   change: str  # After "with respect to".
   neighbours: str
-  cases: str  # That nobody can tell apart.
-  attack: str  # With the rates of what an attacker gets wrong and right.
+  cases: str  # The two cases that nobody can tell apart.
+  attack: str  # With the false-positive and the true-positive rate.
 
 
 RELATIONS = {
@@ -58,7 +58,7 @@ RELATIONS = {
   ),
 }
 
-# Above it, the factor by which a probability may grow says nothing.
+# Above this, the factor by which a probability may grow says nothing.
 _LARGEST_EPSILON = 20.0
 
 
@@ -67,7 +67,7 @@ def state_guarantee(
   target_delta: float,
   relation: sampled_gaussian.Relation,
 ) -> str:
-  """Returns epsilon, delta and the neighbours that they are for."""
+  """Returns epsilon and delta with their neighbouring relation."""
   return (
     f'({rounding.format_up(epsilon)}, '
     f'{rounding.format_up(target_delta, digits=6)})-differential privacy with '
@@ -80,7 +80,7 @@ def state_promise(
   target_delta: float,
   relation: sampled_gaussian.Relation,
 ) -> str:
-  """Returns what epsilon and delta promise, in a sentence."""
+  """Returns the promise of epsilon and delta as a sentence."""
   if epsilon > _LARGEST_EPSILON:
     return (
       f'In words: an epsilon of {rounding.format_up(epsilon)} promises next to '
@@ -99,7 +99,7 @@ def state_attack(
   false_positive_rate: float,
   relation: sampled_gaussian.Relation,
 ) -> str:
-  """Returns the largest true-positive rate of any attack, in a sentence."""
+  """Returns the largest true-positive rate of any attack as a sentence."""
   attack = RELATIONS[relation].attack.format(
     wrong=f'{100 * false_positive_rate:g}',
     right=rounding.format_up(100 * true_positive_rate, digits=3),
@@ -111,7 +111,7 @@ def state_attack(
 
 
 def state_caveats(caveats: Sequence[str]) -> str:
-  """Returns main clauses that take a guarantee away, as a sentence."""
+  """Returns caveats as one sentence."""
   return f'No guarantee as it was run: {"; ".join(caveats)}.'
 
 
@@ -121,7 +121,7 @@ def count_rounds(num_rounds: int) -> str:
 
 
 def name_accountant(accountant: str) -> str:
-  """Returns the name of an accountant, and of the packages that compute it."""
+  """Returns the name of an accountant with the packages that compute it."""
   title = accountants.TABLE[accountant].title
   if accountant == 'gaussian':
     return title
@@ -141,7 +141,7 @@ def describe_plan(plan: BasePlan, caveats: Sequence[str] = ()) -> str:
       without a full stop. They come first.
 
   Raises:
-    TypeError: If `plan` is of a kind without words.
+    TypeError: If `plan` is neither of the two kinds.
   """
   if isinstance(plan, CorrelatedNoisePlan):
     text = _describe_correlated(plan)
@@ -161,7 +161,7 @@ def describe_plan(plan: BasePlan, caveats: Sequence[str] = ()) -> str:
 
 
 def describe_tightest(plan: BasePlan) -> str:
-  """Returns that a tighter accountant charges less; '' if it does not."""
+  """Returns the epsilon by 'pld' as a sentence; '' if it is not smaller."""
   if plan.accountant != 'rdp':
     return ''
   tightest = rounding.format_up(plan.tightest_epsilon)
@@ -173,8 +173,8 @@ def describe_tightest(plan: BasePlan) -> str:
 
 
 def state_pld(plans: Sequence[BasePlan]) -> str:
-  """Returns that 'pld' is proved too, and for what not, as a sentence's end."""
-  # The sampling of noise in shares, which may be integers.
+  """Returns the end of a sentence: that 'pld' is proved too, and its flag."""
+  # With this sampling, noise in shares may be of integers.
   in_shares = any(plan.sampling == 'fixed_size' for plan in plans)
   return (
     f'{accountants.TABLE["pld"].title}, which is proved too'
@@ -183,7 +183,7 @@ def state_pld(plans: Sequence[BasePlan]) -> str:
 
 
 def _describe_independent(plan: BasePlan) -> str:
-  """Returns what is done in each round."""
+  """Returns the rounds of a plan with independent noise."""
   ((one, _),) = plan.parts(plan.num_rounds)
   return (
     f'in each round {_describe_cohort(one)} and Gaussian noise of '
@@ -195,7 +195,7 @@ def _describe_independent(plan: BasePlan) -> str:
 
 
 def _describe_correlated(plan: CorrelatedNoisePlan) -> str:
-  """Returns what is done in a run whose noise is correlated."""
+  """Returns the rounds of a plan with correlated noise."""
   ((one, most),) = plan.parts(plan.num_rounds)
   clients, cohort = plan.num_clients, plan.clients_per_round
   if plan.is_amplified:
@@ -227,7 +227,7 @@ def _describe_correlated(plan: CorrelatedNoisePlan) -> str:
 
 
 def _describe_cohort(one: sampled_gaussian.SampledGaussian) -> str:
-  """Returns who takes part in a round."""
+  """Returns the cohort of a round."""
   if one.sampling == 'none':
     return f'all {one.num_clients} clients take part'
   if one.sampling == 'random_allocation':
