@@ -20,7 +20,7 @@ LedgerInUseError = ledger_file.LedgerInUseError
 
 
 class BudgetExhaustedError(RuntimeError):
-  """A release was refused, because it would pass the plan's target."""
+  """A release is refused, because it would pass the plan's target."""
 
 
 class RoundChargedError(RuntimeError):
@@ -62,11 +62,11 @@ class PrivacyLedger:
     Args:
       path: The file, `ledger.jsonl` in the run's folder, which must exist. A
         seal, `ledger.jsonl.seal`, is kept beside it and belongs to it.
-      plan: The plan to charge. An existing ledger must be of the same plan, and
-        charges its own: the last digits of numbers may differ, but not those of
-        a strategy; see `read_plan`.
+      plan: The plan to charge. An existing ledger must be of the same plan, but
+        for the last digits of numbers outside a strategy, and charges its own
+        plan; see `read_plan`.
       caveats: Why the run does not have the plan's guarantee; see
-        `PrivacyPlan.describe`. The ledger keeps these and all earlier ones.
+        `describe_plan`. The ledger keeps these and all earlier ones.
 
     Raises:
       TypeError: If `plan` is not a plan.
@@ -114,12 +114,12 @@ class PrivacyLedger:
 
   @property
   def plan(self) -> BasePlan:
-    """What is charged."""
+    """The plan that is charged."""
     return self._contents.plan
 
   @property
   def caveats(self) -> tuple[str, ...]:
-    """Those that the ledger was ever opened with, or that were added."""
+    """All caveats that the ledger was opened with, or that were added."""
     return self._contents.caveats
 
   @property
@@ -134,7 +134,7 @@ class PrivacyLedger:
 
   @property
   def run_id(self) -> str:
-    """A random text of this ledger."""
+    """A random text; a copy of the ledger has the same."""
     return self._file.lines[0]['run_id']
 
   @property
@@ -154,8 +154,7 @@ class PrivacyLedger:
   def next_draw(self, round_num: int) -> int:
     """Returns how often a round was charged: the number of its next draw.
 
-    A line that was cut short, and whose round is not known, may have been of
-    this round.
+    A line that was cut short counts, unless its round is known.
     """
     return ledger_contents.next_draw(self.releases, round_num)
 
@@ -171,10 +170,10 @@ class PrivacyLedger:
     This line already charges for the release.
 
     Args:
-      release_id: The id of the outcome that was being charged; a new one where
-        that is not known.
-      round_num: Its round; `None` where that is not known.
-      draw: The number of its draw; `None` where that is not known.
+      release_id: The id of the outcome that was being charged, or a new id if
+        it is not known.
+      round_num: Its round, if it is known.
+      draw: The number of its draw, if it is known.
 
     Raises:
       ValueError: If the last line was not cut short, or its release is known,
@@ -203,11 +202,10 @@ class PrivacyLedger:
     epoch, the cost of a client depends on the rounds in which it takes part.
 
     Args:
-      digest: That of what decides all cohorts, which is written down;
-        `ClientSampler.digest`.
+      digest: `ClientSampler.digest`, which is written down.
 
     Raises:
-      ValueError: If it is another one.
+      ValueError: If earlier releases have another digest.
     """
     _check_text('digest', digest)
     with self._guard:
@@ -226,11 +224,11 @@ class PrivacyLedger:
   def record_seed(self, digest: str) -> None:
     """Writes down the digest of the cohorts' seed, once.
 
-    Two ledgers with one seed cost more together than independent ones:
-    `compute_spending` looks for it.
+    `compute_spending` refuses two ledgers with one seed, which cost more
+    together than independent ones.
 
     Args:
-      digest: That of the seed; `ClientSampler.seed_digest`.
+      digest: `ClientSampler.seed_digest`.
     """
     _check_text('digest', digest)
     with self._guard:
@@ -238,13 +236,12 @@ class PrivacyLedger:
         self._append(ledger_contents.SEED, digest=digest)
 
   def check_budget(self, round_num: int) -> None:
-    """Raises if one more release, of this round, would be refused.
+    """Raises if `charge` would refuse this round.
 
     Raises:
       BudgetExhaustedError: If it would pass the plan's target.
-      RoundChargedError: If the round is not the next, and the plan does not
-        allow that: noise is correlated between rounds, or clients draw one
-        round of an epoch.
+      RoundChargedError: If the round is not the next, and noise is correlated
+        between rounds, or clients draw one round of an epoch.
     """
     if not self.plan.allows_new_draws:
       self._check_next(round_num)
@@ -271,8 +268,8 @@ class PrivacyLedger:
     """Charges the release of a round, before it is made.
 
     Args:
-      round_num: The round, at least 0; for noise that is correlated between
-        rounds, and random allocation, 1, and then the one after the last.
+      round_num: The round, at least 0. With correlated noise and under random
+        allocation, rounds come in order from 1.
       release_id: A random text, under which the outcome of the round is saved.
       draw: How often the round was charged before; see `next_draw`.
 
@@ -282,9 +279,10 @@ class PrivacyLedger:
     Raises:
       ValueError: If an argument is out of range, or the id was charged before.
       RoundChargedError: As in `check_budget`.
-      BudgetExhaustedError: As there. Nothing is written.
-      OSError: If the line could not be written. As after any of these errors,
-        the release must not be made.
+      BudgetExhaustedError: As there.
+      OSError: If the line could not be written.
+
+    After any error the release must not be made.
     """
     round_num = argument_checks.check_integer(
       'round_num', round_num, at_least=0, at_most=2**53
@@ -309,10 +307,9 @@ class PrivacyLedger:
       return epsilon
 
   def add_caveats(self, caveats: Sequence[str]) -> None:
-    """Writes down why the run does not have the plan's guarantee.
+    """Writes down why the run does not have the plan's guarantee, each once.
 
-    They are main clauses, for `describe_plan`. Those that the ledger holds
-    already are not written again.
+    Caveats are main clauses; see `describe_plan`.
     """
     with self._guard:
       new = [*dict.fromkeys(c for c in caveats if c not in self.caveats)]
@@ -362,7 +359,7 @@ def _build_release(
   release: ledger_contents.Release,
   epsilon: float,
 ) -> dict[str, Any]:
-  """The line of one more release."""
+  """Returns the line of one more release."""
   now = datetime.datetime.now(datetime.timezone.utc)
   return {
     'kind': 'release',
@@ -374,10 +371,10 @@ def _build_release(
 
 
 def _build_recovery(contents: ledger_contents.LedgerContents) -> dict[str, Any]:
-  """The line for one that was cut short: charged, its round not known."""
+  """Returns the line in place of one cut short: charged, its round unknown."""
   number = contents.num_releases + 1
   if number > contents.plan.max_rounds:
-    # There is no such release: it was a line that charges for nothing.
+    # No release is left: the line was one that charges for nothing.
     return {'kind': ledger_contents.CAVEATS, 'caveats': []}
   epsilon = contents.plan.epsilon_after(number)
   return _build_release(contents, ledger_contents.UNKNOWN, epsilon)

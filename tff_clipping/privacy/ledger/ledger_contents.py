@@ -16,9 +16,8 @@ from tff_clipping.privacy.plans.base_plan import BasePlan
 FORMAT = 3
 # The format of version 0.2, which is read for what was spent.
 _OLD_FORMAT = 2
-# The kinds of lines that charge for nothing: caveats that were added later,
-# what decides all cohorts, the seed by which they are drawn, and which release
-# a line was that was cut short.
+# The kinds of lines that charge for nothing: later caveats, digests of cohorts
+# and seeds, and the release of a line that was cut short.
 CAVEATS = 'caveats'
 COHORTS = 'cohorts'
 SEED = 'seed'
@@ -31,8 +30,8 @@ class Release(NamedTuple):
   """A release that was charged.
 
   Attributes:
-    id: The random text under which its outcome is saved; `None` for a line that
-      was cut short, and whose release is not known, and in ledgers of 0.2.
+    id: The random text under which its outcome is saved; `None` in ledgers of
+      0.2, and for a line that was cut short and was not named.
     round_num: Its round; `None` for such a line.
     draw: How often the round was charged before; `None` for such a line.
   """
@@ -51,15 +50,15 @@ class LedgerContents:
 
   Attributes:
     path: The ledger.
-    plan: What is charged.
+    plan: The plan that is charged.
     caveats: Why the run does not have the plan's guarantee, each reason once.
     run_id: A random text; `None` in a ledger of an earlier version. A copy of
       the ledger has the same.
     releases: The releases that were charged, in order, one that was cut short
       included.
-    seeds: Digests of the seeds of the cohorts, of samplers that have one.
-    cohorts: Digests of what decided all cohorts; the last one counts.
-    format: That of the file.
+    seeds: Digests of the seeds of samplers.
+    cohorts: Digests of samplers; the last one counts.
+    format: The format of the file.
   """
 
   path: pathlib.Path
@@ -83,18 +82,16 @@ class LedgerContents:
 
 
 def read_ledger(path: str | os.PathLike) -> LedgerContents:
-  """Returns what a ledger holds, and leaves it as it is.
-
-  Also while a run writes to it.
+  """Returns the contents of a ledger, also while a run writes to it.
 
   Args:
     path: The ledger, or the folder of a run, which holds it as `ledger.jsonl`.
 
   Raises:
-    DamagedLedgerError: If it is not what was written.
-    ValueError: If nothing was written yet, or by an earlier version, or a
+    DamagedLedgerError: If the file is not as it was written.
+    ValueError: If nothing was written yet, a version before 0.2 wrote it, or a
       folder has no ledger.
-    OSError: If it cannot be read.
+    OSError: If the file cannot be read.
   """
   path = pathlib.Path(path)
   if path.is_dir():
@@ -117,9 +114,8 @@ def read_ledger(path: str | os.PathLike) -> LedgerContents:
 def read_plan(path: str | os.PathLike, **settings: Any) -> BasePlan | None:
   """Returns the plan of a run that goes on; `None` for one that is to begin.
 
-  A plan is data. Its noise and its strategy were searched for, and a search
-  gives others elsewhere, or with other versions. So a run that goes on takes
-  the plan that its ledger charges, and searches for nothing:
+  Noise and strategy come from a search, which may find others elsewhere or with
+  other versions. So a run that goes on takes the plan of its ledger:
 
     settings = dict(num_clients=1000, ..., target_epsilon=4.0)
     plan = privacy.read_plan(run_dir / 'ledger.jsonl', **settings)
@@ -130,13 +126,14 @@ def read_plan(path: str | os.PathLike, **settings: Any) -> BasePlan | None:
 
   Args:
     path: The ledger, or the folder of the run. Neither need exist.
-    **settings: What is asked for, by the attributes of the plan; `None` asks
-      for nothing. Of numbers, the last digits do not count; see `slack`.
+    **settings: Attributes that the plan must have, but for the last digits of
+      numbers; see `slack`. `None` stands for any value.
 
   Raises:
-    DamagedLedgerError: If the ledger is not what was written.
-    ValueError: If its plan has other settings, or it is of an earlier version.
-    OSError: If it cannot be read.
+    DamagedLedgerError: If the ledger is not as it was written.
+    ValueError: If its plan has other settings, or a version before 0.2 wrote
+      it.
+    OSError: If the file cannot be read.
   """
   path = pathlib.Path(path)
   if path.is_dir():
@@ -154,7 +151,7 @@ def read_plan(path: str | os.PathLike, **settings: Any) -> BasePlan | None:
 def check_plan(
   path: str | os.PathLike, plan: BasePlan, settings: Mapping[str, Any]
 ) -> None:
-  """Raises ValueError if a ledger's plan has not the attributes asked for."""
+  """Raises ValueError unless a ledger's plan has these attributes."""
   differences = ', '.join(
     f'`{name}` is {value!r} and was {getattr(plan, name, None)!r}'
     for name, value in settings.items()
@@ -173,12 +170,12 @@ def check_plan(
 def parse(
   path: str | os.PathLike, lines: Sequence[dict[str, Any]]
 ) -> LedgerContents:
-  """Returns what the lines of a ledger say.
+  """Returns the contents of a ledger from its lines.
 
   Raises:
     DamagedLedgerError: If a line is not what it should be.
-    ValueError: If the ledger is of an earlier version, or this version has no
-      such plan any more.
+    ValueError: If a version before 0.2 wrote the ledger, or its plan is of a
+      kind that this version does not have.
   """
   header = lines[0]
   contents = LedgerContents(
@@ -195,7 +192,7 @@ def parse(
 def add_line(
   contents: LedgerContents, line: Mapping[str, Any]
 ) -> LedgerContents:
-  """Returns what a ledger says with one more line.
+  """Returns the contents of a ledger with one more line.
 
   Raises:
     DamagedLedgerError: If the line is not what it should be.

@@ -33,7 +33,7 @@ _MAX_TORN_BYTES = 2**16
 
 
 class DamagedLedgerError(ValueError):
-  """The ledger is not what was written: what it has charged is not known."""
+  """The ledger is not as it was written: its charges are not known."""
 
 
 class LedgerInUseError(RuntimeError):
@@ -47,8 +47,8 @@ class LedgerFile:
 
   Attributes:
     path: The file.
-    torn: What a crash left of a line. It has to be replaced before lines are
-      added.
+    torn: The beginning of a line that a crash cut short. It has to be replaced
+      before lines are added.
   """
 
   def __init__(self, path: str | os.PathLike):
@@ -58,7 +58,7 @@ class LedgerFile:
       path: The file; its folder must exist.
 
     Raises:
-      DamagedLedgerError: If the ledger is not what was written.
+      DamagedLedgerError: If the ledger is not as it was written.
       LedgerInUseError: If it is open elsewhere.
       OSError: If the file system refuses.
     """
@@ -74,7 +74,7 @@ class LedgerFile:
 
   @property
   def lines(self) -> list[dict[str, Any]]:
-    """What the lines hold, the header first."""
+    """The contents of the lines, the header first."""
     return list(self._lines)
 
   def append(self, content: dict[str, Any]) -> None:
@@ -101,8 +101,8 @@ class LedgerFile:
     """Raises unless the ledger is open here and as it was written.
 
     Raises:
-      DamagedLedgerError: If the file has another size than when it was written,
-        or is another file. What was changed within it the next opening finds.
+      DamagedLedgerError: If the file has another size than was written, or is
+        another file. The next opening finds changes within the file.
       LedgerInUseError: If this process was forked from the one that opened it.
       ValueError: If the ledger is closed.
     """
@@ -207,15 +207,15 @@ class LedgerFile:
 
 
 def read_lines(path: str | os.PathLike) -> tuple[list[dict[str, Any]], bool]:
-  """Returns what a ledger holds, also while another process writes to it.
+  """Returns the lines of a ledger, also while another process writes to it.
 
   Returns:
     The lines, the header first, and whether one more was cut short, which
     counts as a release.
 
   Raises:
-    DamagedLedgerError: If the ledger is not what was written.
-    OSError: If it cannot be read.
+    DamagedLedgerError: If the ledger is not as it was written.
+    OSError: If the file cannot be read.
   """
   path = pathlib.Path(path)
   while True:
@@ -264,7 +264,7 @@ def _parse(
 def _check_line(
   path: pathlib.Path, number: int, line: bytes, previous: str
 ) -> dict[str, Any]:
-  """Returns what a line holds, given the digest of the line before it."""
+  """Returns the contents of a line, given the digest of the line before it."""
   try:
     content = json.loads(line)
     as_written = isinstance(content, dict) and _encode(content) == line

@@ -1,4 +1,4 @@
-"""What several runs on the same clients have spent together."""
+"""The spending of several runs on the same clients."""
 
 import dataclasses
 import itertools
@@ -15,22 +15,20 @@ def compute_spending(
   *,
   target_delta: float | None = None,
 ) -> together.Spending:
-  """Returns what runs have spent together, by one accountant.
+  """Returns the spending of runs together, by one accountant.
 
-  See `compose_together` for what that means, the accountant, and the other
-  errors. Whether there is a later run, its noise and its rounds must have been
-  settled before the first: where what one released decides on them, what holds
-  is the budget that was set for all.
+  See `compose_together` for its meaning, the accountant, and other errors. The
+  number of runs, their noise and their rounds must have been fixed before the
+  first run. If releases decide on them, only the budget of all runs holds.
 
   Args:
-    ledgers: What the runs have released, at least one of them.
-    target_delta: The delta of the answer, in (0, 1); that of the plans if not
-      given, which they must then have in common.
+    ledgers: The ledgers of the runs, at least one.
+    target_delta: As in `compose_together`.
 
   Raises:
     TypeError: If `target_delta` is no number.
-    ValueError: If there are none, one of them is there twice, two of them drew
-      secret cohorts by one seed, or they cannot be composed.
+    ValueError: If there is no ledger, a ledger is given twice, or two runs drew
+      secret cohorts by one seed.
   """
   if not ledgers:
     raise ValueError('`ledgers` must be at least one, found none.')
@@ -43,7 +41,7 @@ def compute_spending(
 def describe_spending(
   ledgers: Sequence[ledger_contents.LedgerContents], spent: together.Spending
 ) -> str:
-  """Returns what runs promise together, and where; `spent` is their cost."""
+  """Returns the promise of runs together, whose cost is `spent`, in words."""
   needs, assumed = '', find_assumed_independent(ledgers)
   if assumed:
     needs = (
@@ -65,15 +63,15 @@ def list_caveats(
 def describe_ledgers(
   paths: Sequence[pathlib.Path], *, as_planned: bool = False
 ) -> str:
-  """Returns what the runs with some ledgers have spent together, in sentences.
+  """Returns the spending of the runs with some ledgers, in sentences.
 
-  It is '' for less than two runs, and where none has a guarantee. The runs that
-  gave them their clipping norm count too; see `find_sources`.
+  The runs that gave their clipping norms count too; see `find_sources`. It is
+  '' for less than two runs, and if no run has a guarantee.
 
   Args:
     paths: The ledgers.
-    as_planned: Whether all rounds of their plans count, also those that are not
-      run yet; not of the runs that gave the clipping norm, which have ended.
+    as_planned: Whether all rounds of the plans of `paths` count, not only those
+      that were run.
   """
   found: dict[pathlib.Path, bool] = {}
   for path in paths:
@@ -99,8 +97,8 @@ def describe_ledgers(
 def find_sources(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
   """Returns the ledgers of private runs whose releases gave a run its norm.
 
-  What they have spent is spent too. They are those of config.json beside the
-  ledger, which `tasks.train` writes, the first run first.
+  Their spending counts too. config.json beside each ledger, which `tasks.train`
+  writes, names the ledger before it. The first run comes first.
   """
   found: list[pathlib.Path] = []
   while path not in found[:-1]:
@@ -116,10 +114,9 @@ def find_sources(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
 def find_assumed_independent(
   ledgers: Sequence[ledger_contents.LedgerContents],
 ) -> tuple[pathlib.Path, ...]:
-  """Returns the ledgers that do not show that their cohorts are independent.
+  """Returns the ledgers whose cohorts may not be independent of the others.
 
-  Where several ledgers have secret cohorts, it is those of them that have no
-  digest of their seed.
+  If several ledgers have secret cohorts, these are those without a seed.
   """
   secret = [
     each for each in ledgers if each.num_releases and _has_secret_cohorts(each)
@@ -132,7 +129,7 @@ def find_assumed_independent(
 def _check_different(
   ledgers: Sequence[ledger_contents.LedgerContents],
 ) -> None:
-  """Raises if a ledger is there twice, or a copy of another that went on."""
+  """Raises if a ledger is given twice, or two ledgers have the same cohorts."""
   for first, second in itertools.combinations(ledgers, 2):
     are_secret = _has_secret_cohorts(first) and _has_secret_cohorts(second)
     if first.path.resolve() == second.path.resolve():
