@@ -1,4 +1,4 @@
-"""The accountants: what rounds of some mechanisms cost together."""
+"""The accountants: the cost of rounds of some mechanisms together."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -13,10 +13,10 @@ from tff_clipping.privacy.accounting import (
 
 
 class ComposedCost(Protocol):
-  """What rounds cost together."""
+  """The cost of rounds together."""
 
   def compute_epsilon(self, delta: float) -> float:
-    """Returns the epsilon of the rounds; inf if it is not known."""
+    """Returns the epsilon of the rounds; inf if no finite one is known."""
 
   def compute_delta(self, epsilon: float) -> float:
     """Returns the delta of the rounds, in [0, 1]."""
@@ -26,8 +26,8 @@ class Accountant(NamedTuple):
   """How rounds are added up; its answers are guarantees.
 
   Attributes:
-    compose: Returns what rounds cost together, all under one relation.
-    title: What a text calls it.
+    compose: Returns the cost of rounds together, all under one relation.
+    title: Its name in texts.
     unknown: The samplings that it has no bound for.
   """
 
@@ -36,8 +36,7 @@ class Accountant(NamedTuple):
   unknown: tuple[str, ...] = ()
 
 
-# All that the package knows of an accountant. A new one is a file with its
-# `ComposedCost`, and an entry here.
+# A new accountant is a file with its `ComposedCost`, and an entry here.
 TABLE = {
   'rdp': Accountant(
     renyi.RenyiCost,
@@ -75,10 +74,10 @@ def check_accountant(accountant: str, sampling: str | None = None) -> None:
 
 
 def compose(parts: sampled_gaussian.Parts, accountant: str) -> ComposedCost:
-  """Returns what rounds of one or more mechanisms cost together.
+  """Returns the cost of rounds of some mechanisms together.
 
   Args:
-    parts: Rounds, and how many of each, at least one. All under one relation.
+    parts: Mechanisms, all under one relation, and the rounds of each.
     accountant: One of `ACCOUNTANTS`.
 
   Raises:

@@ -26,7 +26,7 @@ _TOLERANCE = 1e-13
 
 
 class GaussianCost:
-  """What rounds without sampling cost together: one Gaussian mechanism."""
+  """The cost of rounds without sampling together: one Gaussian mechanism."""
 
   def __init__(self, parts: sampled_gaussian.Parts):
     """Takes rounds of one relation, in each of which all clients take part."""
@@ -44,9 +44,9 @@ class GaussianCost:
 
 
 def compose_noise(parts: sampled_gaussian.Parts) -> float | None:
-  """Returns the noise over sensitivity of the one Gaussian that rounds are.
+  """Returns the noise over sensitivity of all rounds as one Gaussian mechanism.
 
-  It is `None` where cohorts are sampled. All rounds are under one relation.
+  It is `None` if cohorts are sampled. All rounds are under one relation.
   """
   if any(mechanism.sampling_prob < 1 for mechanism, _ in parts):
     return None

@@ -1,4 +1,4 @@
-"""Discrete privacy losses, and what many rounds of them cost.
+"""Discrete privacy losses, and the cost of many rounds of them.
 
 The loss of T rounds is the sum of T draws, and its distribution a power of the
 Fourier transform of one round's. Taken as it stands, rounding errors of 1e-16 a

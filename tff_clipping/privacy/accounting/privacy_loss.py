@@ -107,18 +107,15 @@ _LOG_TAIL_MASS = -80.0
 
 
 class PldCost:
-  """What rounds cost together, by dominating pairs that are composed."""
+  """The cost of rounds together, by the composition of dominating pairs."""
 
   def __init__(self, parts: sampled_gaussian.Parts):
-    """Takes rounds of one relation, those of each epoch together.
-
-    They are of 'poisson', 'random_allocation' and 'none', or of 'fixed_size'.
-    """
+    """Takes rounds of one relation; the rounds of an epoch are one draw."""
     self._draws = [(one, one.count_epochs(count)) for one, count in parts]
     self._noise = gaussian_mechanism.compose_noise(parts)
 
   def compute_epsilon(self, delta: float) -> float:
-    """Returns the epsilon of the parts; inf if unknown."""
+    """Returns the epsilon of the parts; inf if no finite one is known."""
     if self._noise is not None:
       epsilon = gaussian_mechanism.gaussian_epsilon(self._noise, delta)
     else:
@@ -138,7 +135,7 @@ class PldCost:
   def _compute_worst(
     self, compute: Callable[[loss_composition.ComposedLoss], float]
   ) -> float:
-    """Returns the largest figure of the pairs; inf if losses are too large."""
+    """Returns the larger figure of both directions; inf for large losses."""
     directions: tuple[str, ...] = ('remove', 'add')
     if any(one.sampling == 'fixed_size' for one, _ in self._draws):
       directions = ('both',)

@@ -13,9 +13,8 @@ from tff_clipping import argument_checks
 MIN_NOISE_MULTIPLIER = 0.01
 MAX_NOISE_MULTIPLIER = 1e5
 
-# The least and the largest number that there is an answer for. Smaller targets
-# are of no use, and near what the accountants can still tell from 0; a larger
-# epsilon promises nothing.
+# The least and the largest number that is accounted for. Smaller targets are of
+# no use, and hard to tell from 0; a larger epsilon promises nothing.
 _RANGES = {
   'noise_multiplier': (MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER),
   'target_epsilon': (1e-6, 1e6),
@@ -29,8 +28,8 @@ MAX_ROUNDS = 10**7
 # The most clients: keeps num_clients exact as a double.
 MAX_CLIENTS = 10**12
 
-# What 1e13 draws of the noise add to delta, over 1 + e^epsilon; the theorem of
-# `aggregators.noise` has it.
+# 1e13 draws of the noise add up to this times 1 + e^epsilon to delta, by the
+# theorem of `aggregators.noise`.
 _DELTA_OF_DRAWS = 4e-13
 _LARGEST_EPSILON = 20.0
 
@@ -40,7 +39,7 @@ class DeltaWarning(UserWarning):
 
 
 class DeltaTooSmallWarning(DeltaWarning):
-  """A delta is below what the draws of the noise may add to it."""
+  """A delta is so small that the draws of the noise may double it."""
 
 
 class DeltaTooLargeWarning(DeltaWarning):
@@ -48,7 +47,7 @@ class DeltaTooLargeWarning(DeltaWarning):
 
 
 def check(name: str, value: Any) -> float:
-  """Returns a number that the accountants can answer for.
+  """Returns a number that is accounted for.
 
   Args:
     name: 'noise_multiplier', 'target_epsilon' or 'target_delta'.
@@ -119,7 +118,7 @@ def warn_of_large_delta(target_delta: float, num_clients: int) -> None:
 
 
 def warn_of_small_delta(target_delta: float, epsilon: float) -> None:
-  """Warns with `DeltaTooSmallWarning` if the draws of the noise add as much."""
+  """Warns with `DeltaTooSmallWarning` if draws of the noise may double it."""
   if epsilon > _LARGEST_EPSILON:
     return  # It promises next to nothing, whatever delta is.
   added = _DELTA_OF_DRAWS * (1 + math.exp(epsilon))
@@ -134,7 +133,7 @@ def warn_of_small_delta(target_delta: float, epsilon: float) -> None:
 
 
 def _warn(message: str, category: type[Warning]) -> None:
-  """Warns at the line outside this package, which may replace a dataclass."""
+  """Warns at the first line outside this package and `dataclasses`."""
   inside = 'tff_clipping.privacy.', 'dataclasses'
   stacklevel, frame = 1, inspect.currentframe()
   while frame and frame.f_globals.get('__name__', '').startswith(inside):

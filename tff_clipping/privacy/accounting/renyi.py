@@ -58,16 +58,16 @@ _DIVERGENCE_FLOOR = 1e-11
 
 
 class RenyiCost:
-  """What rounds cost together, by Renyi divergences that add up."""
+  """The cost of rounds together, by Renyi divergences, which add up."""
 
   def __init__(self, parts: sampled_gaussian.Parts):
-    """Takes rounds of one relation; noise in integers, but for 'poisson'."""
+    """Takes rounds of one relation; integer noise too, but for 'poisson'."""
     self._parts = tuple(parts)
 
   def compute_epsilon(self, delta: float) -> float:
-    """Returns the epsilon of the parts; inf if unknown.
+    """Returns the epsilon of the parts; inf if no finite one is known.
 
-    Any order gives a bound. The best is looked for around the best of a few.
+    Every order gives a bound. The search is around the best of a few orders.
 
     Raises:
       ValueError: If the accountant has no answer for a noise multiplier.

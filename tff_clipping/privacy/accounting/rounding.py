@@ -1,4 +1,4 @@
-"""Rounding that never makes a cost smaller, or a bound stronger, than it is."""
+"""Rounding that never makes a cost smaller or a bound stronger."""
 
 import decimal
 import math
@@ -36,5 +36,5 @@ def _format(value: float, digits: int, rounding: str) -> str:
 
 def _round(value: float, digits: int, rounding: str) -> float:
   context = decimal.Context(prec=digits, rounding=rounding)
-  # As it is written: 1.1, and not the 1.100...09 that is meant by it.
+  # The digits as written: 1.1, and not the double 1.100...09.
   return float(context.create_decimal(repr(float(value))))

@@ -1,24 +1,24 @@
-"""When two figures of one thing are the same, on whatever processor.
+"""Comparison of figures that another processor may have computed.
 
-Another processor, or another version of a library, gives other last digits of
-an epsilon, or of a root. So figures are held together with slack where a plan
-is read, or asked what it allows. Where noise is calibrated there is none.
+Processors and versions of libraries differ in the last digits of an epsilon or
+a root. So the comparisons of a plan that is read, and of the releases that it
+allows, have slack. The calibration of noise has none.
 """
 
 import math
 import numbers
 from typing import Any, Final
 
-# Relative. Far above what rounding does, and far below what anybody reports.
+# Relative: far above rounding errors, and far below what anybody reports.
 SLACK: Final = 1e-9
 
 
 def agree(first: Any, second: Any) -> bool:
-  """Returns whether two values of one thing are the same.
+  """Returns whether two values are the same, but for the slack of numbers.
 
   Args:
-    first: Any value. Numbers, unless both are integers, have slack.
-    second: The other one.
+    first: Any value. Two integers have no slack.
+    second: The other value.
   """
   values = first, second
   if not all(isinstance(each, numbers.Real) for each in values) or all(
@@ -29,10 +29,10 @@ def agree(first: Any, second: Any) -> bool:
 
 
 def is_within(figure: float, limit: float) -> bool:
-  """Returns whether a figure that was computed is at most a limit.
+  """Returns whether a figure is at most a limit, but for the slack.
 
   Args:
     figure: Such as an epsilon.
-    limit: Positive. The figure may be above it by the slack.
+    limit: Positive.
   """
   return figure <= limit * (1 + SLACK)

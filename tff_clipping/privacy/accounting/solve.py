@@ -1,7 +1,7 @@
-"""The search for what a plan leaves open: noise, rounds, clients, a population.
+"""The search for an unknown of a plan: noise, rounds, cohort or population.
 
-Each has a value beyond which the epsilon is within a target, and the search is
-for that value.
+Beyond some value of the unknown, epsilon is within a target. The search finds
+this value.
 """
 
 import functools
@@ -38,32 +38,32 @@ def find(
   start: float | None = None,
   low_is_answer: bool = True,
 ) -> Any:
-  """Returns what is built of the value nearest to `low` within the target.
+  """Returns the plan of the value nearest to `low` within the target.
 
-  The search takes epsilon to fall from `low` to `high`, of which either may be
-  the larger number. Should it not, a value nearer to `low` might do too. The
-  epsilon of the value that is found is always within the target, without slack.
+  Epsilon should fall from `low` to `high`, of which either may be the larger
+  number. If it does not, a value nearer to `low` may be within the target too.
+  The epsilon of the result is always within the target, without slack.
 
   Args:
-    build: Returns a plan, or anything else that has an epsilon, for a value. A
+    build: Returns a plan, or another object with an `epsilon`, for a value. A
       `NoEpsilonError` stands for an infinite epsilon; warnings of a delta are
       not shown.
     low: Where epsilon is largest. If both ends are integers, only integers are
       tried; otherwise numbers of 6 significant digits.
     high: Where epsilon is least.
     target: The epsilon that must not be passed, positive.
-    name: What the value is, for the message.
-    start: Where the search begins; at `low` if not given.
-    low_is_answer: Whether `low` is one, and not only the last value that is
-      accounted for.
+    name: The name of the unknown, for messages.
+    start: The value with which the search begins; `low` if not given.
+    low_is_answer: Whether `low` may be the result. If not, it is only the last
+      value that is accounted for.
 
   Raises:
     TypeError: If the target is not a number.
-    ValueError: If it is not positive, not even `high` has an epsilon within it,
-      or `low` has and is no answer.
+    ValueError: If the target is not positive, `high` is above it, or `low` is
+      within it and is no answer.
   """
   target = argument_checks.check_positive('target_epsilon', target)
-  # Values in order, by their places: there is none between two neighbours.
+  # Values in order have places: no value is between two neighbours.
   whole = isinstance(low, int) and isinstance(high, int)
 
   def to_place(value: float) -> int:
@@ -74,7 +74,6 @@ def find(
 
   first, last = to_place(low), to_place(high)
 
-  # What is built at each place that was tried.
   built: dict[int, Any] = {}
 
   @functools.cache

@@ -14,9 +14,6 @@ from tff_clipping.privacy.audit import attacks, one_run, trade_off
 from tff_clipping.privacy.audit.canaries import Canaries
 from tff_clipping.privacy.plans.plan import PrivacyPlan
 
-# The rate at which true-positive rates are shown.
-_FALSE_POSITIVE_RATE = 0.01
-
 _NOTE = (
   'An audited run is not a private release: canaries took the place of '
   'clients, and whoever has this file knows which of them took part.'
@@ -189,7 +186,7 @@ def audit_plan(
       ),
       epsilon_estimate=attacks.estimate_epsilon(taken, held_out, delta=delta),
       true_positive_rate=attacks.measure_true_positive_rate(
-        taken, held_out, _FALSE_POSITIVE_RATE
+        taken, held_out, trade_off.FALSE_POSITIVE_RATE
       ),
       is_refuted=one_run.is_refuted(curve, scores, is_in, confidence=each),
     )
@@ -203,7 +200,7 @@ def audit_plan(
     confidence=confidence,
     claimed_epsilon=plan.epsilon,
     allowed_true_positive_rate=curve.max_true_positive_rate(
-      _FALSE_POSITIVE_RATE
+      trade_off.FALSE_POSITIVE_RATE
     ),
     attacks={name: judge(of_attack) for name, of_attack in scores.items()},
   )

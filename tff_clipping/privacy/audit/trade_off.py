@@ -35,7 +35,10 @@ from tff_clipping.privacy.accounting import (
 )
 from tff_clipping.privacy.plans.base_plan import BasePlan
 
-# The epsilons of a plan's curve. More epsilons make the curve tighter.
+# The rate at which results and texts tell of a true-positive rate.
+FALSE_POSITIVE_RATE = 0.01
+
+# The epsilons of a plan's curve.
 _EPSILONS = np.geomspace(0.02, 24, 33)
 
 # For mu, delta is computed at so many epsilons from 0 to the plan's, and is
@@ -109,12 +112,19 @@ class AttackBounds(NamedTuple):
   true_positive_rate: float
 
 
-def compute_trade_off(plan: BasePlan) -> TradeOff:
+def compute_trade_off(
+  plan: BasePlan, epsilons: np.ndarray = _EPSILONS
+) -> TradeOff:
   """Returns the curve of all rounds of a plan, for its neighbouring relation.
 
   It is by 'pld', the tightest that is proved, whatever the plan's accountant.
+
+  Args:
+    plan: The plan.
+    epsilons: As the attribute of the curve; more of them make it tighter.
   """
-  return _compute_curve(plan, _EPSILONS)
+  cost = accountants.compose(plan.parts(plan.num_rounds), 'pld')
+  return TradeOff(epsilons, np.array([*map(cost.compute_delta, epsilons)]))
 
 
 def bound_attacks(plan: BasePlan, false_positive_rate: float) -> AttackBounds:
@@ -137,7 +147,7 @@ def bound_attacks(plan: BasePlan, false_positive_rate: float) -> AttackBounds:
     curve = GaussianTradeOff(1 / noise)
     mu = curve.mu
   else:
-    curve = _compute_curve(plan, np.linspace(0, plan.epsilon, _NUM_EPSILONS))
+    curve = compute_trade_off(plan, np.linspace(0, plan.epsilon, _NUM_EPSILONS))
     mu = _find_mu(curve, plan.target_delta)
   return AttackBounds(mu, rate, curve.max_true_positive_rate(rate))
 
@@ -161,12 +171,6 @@ def compute_gaussian_epsilon(mu: float, delta: float) -> float:
   return gaussian_mechanism.gaussian_epsilon(
     1 / min(mu, _LARGEST_MU_OF_EPSILON), delta
   )
-
-
-def _compute_curve(plan: BasePlan, epsilons: np.ndarray) -> TradeOff:
-  """Returns the curve by 'pld' at these epsilons."""
-  cost = accountants.compose(plan.parts(plan.num_rounds), 'pld')
-  return TradeOff(epsilons, np.array([*map(cost.compute_delta, epsilons)]))
 
 
 def _find_mu(curve: TradeOff, target_delta: float) -> float:

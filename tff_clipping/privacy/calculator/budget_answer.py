@@ -12,9 +12,6 @@ from tff_clipping.privacy.calculator import budget_question
 from tff_clipping.privacy.plans import plan_json, words
 from tff_clipping.privacy.plans.base_plan import BasePlan
 
-# The false-positive rate of the attack that a promise tells of.
-_FALSE_POSITIVE_RATE = 0.01
-
 # Alternatives with strategies of more rounds would take long, and longer if the
 # rounds are solved for.
 _MAX_ROUNDS = 10_000
@@ -45,7 +42,7 @@ def compute_answer(
     ValueError: If a value is out of range, or there is no answer.
   """
   plan = budget_question.solve(question)
-  rate = _FALSE_POSITIVE_RATE
+  rate = trade_off.FALSE_POSITIVE_RATE
   if false_positive_rate is not None:
     rate = false_positive_rate
   attacks = trade_off.bound_attacks(plan, rate)

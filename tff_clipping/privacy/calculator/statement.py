@@ -16,8 +16,6 @@ from tff_clipping.privacy.plans import words
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
 
-_FALSE_POSITIVE_RATE = 0.01
-
 # docs/privacy.md says more of what is not covered.
 _STATEMENT = """\
 # Statement on differential privacy
@@ -162,11 +160,11 @@ def _state_promise(
   """Returns the promise in words and in numbers."""
   epsilon, delta = promised.epsilon, promised.target_delta
   relation = promised.relation
-  attacks = trade_off.bound_attacks(promised, _FALSE_POSITIVE_RATE)
-  rate = attacks.true_positive_rate
+  wrong = trade_off.FALSE_POSITIVE_RATE
+  rate = trade_off.bound_attacks(promised, wrong).true_positive_rate
   paragraphs = [
     words.state_promise(epsilon, delta, relation),
-    words.state_attack(rate, _FALSE_POSITIVE_RATE, relation),
+    words.state_attack(rate, wrong, relation),
   ]
   if ledger.num_releases < promised.num_rounds:
     paragraphs.append(
@@ -181,14 +179,13 @@ def _state_promise(
       'The clipping norm comes from what other runs released, whose epsilon is '
       f'spent too and is not counted here: {", ".join(map(str, sources))}.'
     )
-  percent = f'{100 * _FALSE_POSITIVE_RATE:g} %'
   neighbours = words.RELATIONS[relation].neighbours
   figures = {
     'Unit of protection': 'one client, with all of its data',
     'Neighbouring relation': f'{relation.value}: {neighbours}',
     'Epsilon': rounding.format_up(epsilon),
     'Delta': rounding.format_up(delta, digits=6),
-    f'True-positive rate at {percent} false positives, at most': (
+    f'True-positive rate at {100 * wrong:g} % false positives, at most': (
       f'{rounding.format_up(100 * rate, digits=3)} %'
     ),
   }

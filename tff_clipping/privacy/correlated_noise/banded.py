@@ -1,4 +1,4 @@
-"""Banded strategies: a round's noise takes back some of a few rounds before."""
+"""Banded strategies: the noise of a round takes back noise of a few before."""
 
 import dataclasses
 from typing import ClassVar
@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 from scipy import signal
 
-from tff_clipping import argument_checks
 from tff_clipping.privacy.correlated_noise.noise_strategy import (
   NoiseRecurrence,
   NoiseStrategy,
+  check_numbers,
 )
 
 
@@ -17,8 +17,9 @@ from tff_clipping.privacy.correlated_noise.noise_strategy import (
 class BandedStrategy(NoiseStrategy):
   """A Toeplitz matrix with few bands; one band is independent noise.
 
-  A round's noise is its draw, less the last `num_bands` - 1 rounds' noises
-  times the coefficients: so many arrays of the size of the model are kept.
+  The noise of a round is its draw, less the noises of the last `num_bands` - 1
+  rounds times the coefficients. These noises are kept, each of the size of the
+  model.
 
   Attributes:
     num_rounds: T.
@@ -36,14 +37,7 @@ class BandedStrategy(NoiseStrategy):
 
   def __post_init__(self):
     super().__post_init__()
-    if not isinstance(self.coefficients, (tuple, list)):
-      raise TypeError(
-        '`coefficients` must be a tuple of numbers, found '
-        f'{self.coefficients!r}.'
-      )
-    coefficients = tuple(
-      argument_checks.check_number('coefficients', c) for c in self.coefficients
-    )
+    coefficients = check_numbers('coefficients', self.coefficients)
     if not 1 <= len(coefficients) <= self.num_rounds:
       raise ValueError(
         f'`coefficients` must be from 1 to {self.num_rounds} numbers, found '

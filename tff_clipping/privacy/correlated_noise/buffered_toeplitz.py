@@ -5,10 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from tff_clipping import argument_checks
 from tff_clipping.privacy.correlated_noise.noise_strategy import (
   NoiseRecurrence,
   NoiseStrategy,
+  check_numbers,
 )
 
 
@@ -16,13 +16,10 @@ from tff_clipping.privacy.correlated_noise.noise_strategy import (
 class BufferedToeplitzStrategy(NoiseStrategy):
   """A Toeplitz matrix whose coefficients are a sum of few geometric sequences.
 
-  The coefficient of lag i >= 1 is sum_j scales[j] * decays[j]^(i - 1), that of
-  lag 0 is 1. One array of the size of the model is kept for each of them. Its
-  coefficients are never negative and never increase, so that its sensitivity
-  is exact.
-
-  Scales and decays are rounded down to numbers of `float32`; the sensitivity is
-  that of these.
+  The coefficient of lag 0 is 1, that of lag i >= 1 is sum_j scales[j] *
+  decays[j]^(i - 1). For each j an array of the size of the model is kept. The
+  coefficients are never negative and never increase, so that the sensitivity is
+  exact. Scales and decays are rounded down to numbers of `float32` before.
 
   Attributes:
     num_rounds: T.
@@ -31,7 +28,8 @@ class BufferedToeplitzStrategy(NoiseStrategy):
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
-    ValueError: If a number is out of range, or they are not as many.
+    ValueError: If a number is out of range, or scales and decays are not
+      equally many.
 
   Source: arXiv 2404.16706 and, for several participations, 2408.08868.
   """
@@ -44,10 +42,7 @@ class BufferedToeplitzStrategy(NoiseStrategy):
   def __post_init__(self):
     super().__post_init__()
     for name in ('scales', 'decays'):
-      values = getattr(self, name)
-      if not isinstance(values, (tuple, list)):
-        raise TypeError(f'`{name}` must be a tuple of numbers, found {values}.')
-      values = tuple(argument_checks.check_number(name, v) for v in values)
+      values = check_numbers(name, getattr(self, name))
       if not all(v >= 0 for v in values):
         raise ValueError(f'`{name}` must not be negative, found {values}.')
       object.__setattr__(self, name, tuple(map(_round_down, values)))

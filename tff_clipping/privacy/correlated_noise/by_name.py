@@ -1,4 +1,4 @@
-"""Noise strategies by their names: for a sampler, and from files."""
+"""Noise strategies by their names: for a sampler, or from a file."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ def build_strategy(
 
   Raises:
     TypeError: If an argument is of the wrong kind.
-    ValueError: If an argument is out of range, or they do not go together.
+    ValueError: If an argument is out of range, or arguments do not go together.
   """
   argument_checks.check_choice('mechanism', mechanism, MECHANISMS)
   check_cohorts(sampling, num_clients, clients_per_round, min_separation)
@@ -88,7 +88,7 @@ def build_strategy(
 def check_cohorts(
   sampling: str, num_clients: int, clients_per_round: int, min_separation: int
 ) -> dict[str, int]:
-  """Returns the numbers of cohorts whose clients keep a distance, checked.
+  """Returns checked numbers of cohorts with a separation.
 
   Args:
     sampling: One of `SAMPLINGS`.

@@ -16,8 +16,8 @@ class Participation:
   """The rounds that one client may take part in; nothing is drawn in secret.
 
   Attributes:
-    min_separation: b. From one participation of a client to its next there are
-      at least so many rounds; 1 allows every round.
+    min_separation: b, the least number of rounds from one participation of a
+      client to its next; 1 allows every round.
     max_participations: k. None means as many as `min_separation` allows.
 
   Raises:
@@ -36,7 +36,7 @@ class Participation:
         object.__setattr__(self, field.name, value)
 
   def count(self, num_rounds: int) -> int:
-    """Returns the most participations of a client in so many rounds.
+    """Returns the most participations of a client in the first rounds.
 
     Args:
       num_rounds: The rounds from the first, at least 0.
@@ -51,7 +51,7 @@ class NoiseRecurrence(NamedTuple):
   """How a round's noise is computed from a fresh draw and kept arrays.
 
   `num_slots` arrays of the size of the model are kept, 0 at first. In round t,
-  from 0, with the rows `phases[t]` of the tables,
+  from 0, with row `phases[t]` of each table,
 
     noise    = draw + sum_s read_weights[s] * slots[s]
     slots[s] = keep_weights[s] * slots[s] + write_weights[s] * noise
@@ -62,9 +62,9 @@ class NoiseRecurrence(NamedTuple):
   Attributes:
     phases: `int64` of shape [num_rounds].
     read_weights: The weights of the slots in the noise, of shape [num_phases,
-      num_slots], as the other weights.
+      num_slots], as of the other weights.
     keep_weights: The share of each slot that stays.
-    write_weights: The share of the noise that goes to each slot.
+    write_weights: The share of the noise that is added to each slot.
   """
 
   phases: np.ndarray
@@ -91,7 +91,7 @@ class NoiseStrategy(abc.ABC):
   releases (Denisov et al. 2022, Theorem 2.1).
 
   A model that adds up the releases has the running sums of x, with errors that
-  partly cancel. Strategies are compared by these errors.
+  partly cancel.
 
   Attributes:
     num_rounds: T, the rounds that have noise.
@@ -131,19 +131,18 @@ class NoiseStrategy(abc.ABC):
 
     Args:
       participation: The rounds that a client may take part in, with a
-        contribution of L2 norm at most 1 in each, nothing in the others.
-      num_rounds: How many rounds are released; None means all. The first
-        rounds of a run are a mechanism of their own.
+        contribution of L2 norm at most 1 in each.
+      num_rounds: The number of rounds from the first; None means all.
 
     Returns:
-      The largest L2 norm over all such rounds and contributions: exactly.
+      The largest L2 norm over all such rounds and contributions, exactly.
 
     Raises:
       TypeError: If `num_rounds` is not an integer.
       ValueError: If it is not from 1 to the strategy's, or the coefficients
         neither end before the least separation nor are all >= 0 and never
-        increase. A client that comes in other rounds than 1, b + 1, ... might
-        then change C x by more, and only heuristics are known.
+        increase. Other rounds than 1, b + 1, ... might then be worse, and only
+        heuristics are known.
 
     Source: arXiv 2306.08153 (coefficients that end: two rounds of a client have
     no element of C x in common); arXiv 2405.13763, Theorem 2 (coefficients that
@@ -186,13 +185,20 @@ class NoiseStrategy(abc.ABC):
     return {'kind': self.kind, **dataclasses.asdict(self)}
 
 
+def check_numbers(name: str, values: Any) -> tuple[float, ...]:
+  """Returns finite numbers as floats; raises if they are no tuple or list."""
+  if not isinstance(values, (tuple, list)):
+    raise TypeError(f'`{name}` must be a tuple of numbers, found {values!r}.')
+  return tuple(argument_checks.check_number(name, each) for each in values)
+
+
 def sum_of_columns(
   column: np.ndarray, separation: int, count: int
 ) -> np.ndarray:
-  """Returns what a client adds to C x that comes as early as it may.
+  """Returns the sum of `count` columns of C that are `separation` apart.
 
-  It is the sum of columns 0, separation, 2 * separation, ..., `count` of them,
-  at most ceil(num_rounds / separation), of the shape of the first `column`.
+  They begin with `column`, the first, and are at most ceil(num_rounds /
+  separation).
   """
   num_rows = -(-len(column) // separation)
   padded = np.zeros(num_rows * separation)

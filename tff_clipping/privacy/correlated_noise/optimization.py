@@ -1,8 +1,7 @@
-"""The strategies with the least error, and how many bands or buffers they need.
+"""The strategies with the least error, and their numbers of bands or buffers.
 
-All minimise the sensitivity times an error of the running sums: the standard
-deviation of the noise, if a client's contributions are of norm 1 and the
-mechanism's noise multiplier is 1.
+The sensitivity times an error of the running sums is minimised: the standard
+deviation of their noise for contributions of norm 1 and noise multiplier 1.
 """
 
 import math
@@ -20,17 +19,16 @@ from tff_clipping.privacy.correlated_noise import (
 )
 from tff_clipping.privacy.correlated_noise.noise_strategy import Participation
 
-# Which errors of the running sums can be minimised.
+# The errors of the running sums that can be minimised.
 ERRORS = ('mean', 'max')
 
-# More bands or buffers are taken for an error that is less by so much.
+# More bands or buffers must lower the error by this share.
 _WORTHWHILE = 0.01
 
 _MAX_BUFFERS = 6
 
-# Noise that grows by so much from what is drawn is a step too far: its loss is
-# above that of any start, and of its gradient rounding leaves not even the
-# sign, by which the search would stop or go on.
+# A step to noise this much larger than its draws is too far: its loss is above
+# the loss of any start, and rounding leaves nothing of its gradient.
 _EXPLODES = 1e6
 _EXPLODED_LOSS = 1e3  # Above the logarithm of any loss.
 
@@ -48,8 +46,8 @@ def banded_strategy(
     num_rounds: T.
     participation: The rounds that a client may take part in.
     num_bands: The bands, with the diagonal, at most `min_separation` and T.
-      None takes the least power of 2 whose error is within 1 % of the most
-      bands'.
+      None takes the least power of 2 whose error is within 1 % of the error
+      with the most bands.
     error: 'mean' for the root of the mean squared error of the running sums,
       'max' for that of the worst one.
 

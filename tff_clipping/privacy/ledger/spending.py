@@ -30,8 +30,6 @@ def compute_spending(
     ValueError: If there is no ledger, a ledger is given twice, or two runs drew
       secret cohorts by one seed.
   """
-  if not ledgers:
-    raise ValueError('`ledgers` must be at least one, found none.')
   _check_different(ledgers)
   return together.compose_together(
     [(each.plan, each.num_releases) for each in ledgers], target_delta
