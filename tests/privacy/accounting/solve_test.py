@@ -159,7 +159,7 @@ def test_published_multipliers_of_opacus(accountant, rounds, multiplier):
 @pytest.mark.parametrize('accountant', ['rdp', 'pld'])
 @pytest.mark.parametrize('sampling', ['poisson', 'fixed_size', 'none'])
 @pytest.mark.parametrize(
-  'target', [2.0, *(pytest.param(x, marks=pytest.mark.slow) for x in (0.3, 40))]
+  'target', [2.0, pytest.param(40, marks=pytest.mark.slow)]
 )
 def test_round_trip_epsilon_multiplier_rounds(accountant, sampling, target):
   setting = {

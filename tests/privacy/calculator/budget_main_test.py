@@ -89,8 +89,6 @@ def test_help_explains(capsys):
   ('arguments', 'name'),
   [
     (['--num_clients=1.5'], '--num_clients'),
-    (['--target_delta=x'], '--target_delta'),
-    (['--sampling=uniform'], '--sampling'),
     (['--mechanism=laplace'], '--mechanism'),
     (['--num_client=3'], '--num_client'),
   ],

@@ -2,11 +2,11 @@
 
 import pytest
 
+from tests.privacy.paper import PAPER
 from tff_clipping import privacy
 from tff_clipping.privacy.calculator import budget_question
 
 POPULATION = {'num_clients': 1920, 'target_delta': 1e-5}
-PAPER = {**POPULATION, 'clients_per_round': 80}
 SETTINGS = [
   *(
     {'sampling': 'min_separation', 'min_separation': 24, 'mechanism': each}

@@ -1,4 +1,4 @@
-"""Tests of the strategies: noise, sensitivity, files and what is refused."""
+"""Tests of strategies and participations: noise, sensitivity, files."""
 
 import json
 import math
@@ -191,3 +191,25 @@ def test_strategies_are_read_as_they_were_written(strategy):
 def test_files_of_no_strategy_are_refused(value, error, message):
   with pytest.raises(error, match=message):
     correlated_noise.strategy_from_json(value)
+
+
+@pytest.mark.parametrize('num_rounds', [1, 5, 8])
+@pytest.mark.parametrize('min_separation', [1, 2, 3, 9])
+@pytest.mark.parametrize('limits', [{}, {'max_participations': 2}])
+def test_count_is_the_most_rounds_of_any_pattern(
+  num_rounds, min_separation, limits
+):
+  participation = correlated_noise.Participation(
+    min_separation=min_separation, **limits
+  )
+  patterns = brute_force.patterns(num_rounds, participation)
+  assert participation.count(num_rounds) == max(map(len, patterns))
+
+
+@pytest.mark.parametrize('name', ['min_separation', 'max_participations'])
+def test_limits_out_of_range_raise(name):
+  limits = {'min_separation': 1, name: 0}
+  with pytest.raises(ValueError, match=f'`{name}` must be at least 1, found 0'):
+    correlated_noise.Participation(**limits)
+  with pytest.raises(TypeError, match=f'`{name}` must be an integer'):
+    correlated_noise.Participation(**{**limits, name: 1.5})

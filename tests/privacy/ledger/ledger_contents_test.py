@@ -104,20 +104,6 @@ def test_a_run_that_was_killed_before_its_first_line_has_no_plan_yet(path):
     privacy.read_plan(path)
 
 
-def test_damage_is_refused(path):
-  charge(path, [1, 2])
-  data = path.read_text()
-  path.write_text(data.replace('"round_num":2', '"round_num":3'))
-  with pytest.raises(privacy.DamagedLedgerError, match='Line 3 of'):
-    privacy.read_ledger(path)
-  path.write_text(''.join(data.splitlines(keepends=True)[:2]))
-  with pytest.raises(privacy.DamagedLedgerError, match='2 of them are whole'):
-    privacy.read_ledger(path)
-  path.with_name('ledger.jsonl.seal').unlink()
-  with pytest.raises(privacy.DamagedLedgerError, match='seal is missing'):
-    privacy.read_ledger(path)
-
-
 def test_nothing_there_is_no_ledger(path):
   with pytest.raises(FileNotFoundError):
     privacy.read_ledger(path)

@@ -63,16 +63,6 @@ def test_another_draw_of_a_round_is_charged_with_its_number(path):
     assert ledger.next_draw(1) == 2
 
 
-def test_a_line_cut_short_may_have_been_a_draw_of_any_round(path):
-  charge(path, [0])
-  with open(path, 'ab') as file:
-    file.write(b'{"draw":0')
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    assert ledger.releases[1] == (None, None, None)
-    assert [ledger.next_draw(each) for each in (0, 1)] == [2, 1]
-    assert ledger.charge(1, new_id(), draw=1) == PLAN.epsilon_after(3)
-
-
 @pytest.mark.parametrize(('round_num', 'draw'), [(1, 0), (None, None)])
 def test_a_line_cut_short_is_given_its_release_at_no_cost(
   path, round_num, draw
@@ -81,6 +71,9 @@ def test_a_line_cut_short_is_given_its_release_at_no_cost(
   with open(path, 'ab') as file:
     file.write(b'{"draw":0')
   with privacy.PrivacyLedger(path, PLAN) as ledger:
+    # It may have been a draw of any round.
+    assert ledger.releases[1] == (None, None, None)
+    assert [ledger.next_draw(each) for each in (0, 1)] == [2, 1]
     ledger.name_cut_short('two', round_num=round_num, draw=draw)
     assert ledger.num_releases == 2
     with pytest.raises(ValueError, match='must have been cut short'):
@@ -93,31 +86,22 @@ def test_a_line_cut_short_is_given_its_release_at_no_cost(
       ledger.charge(2, 'two', draw=int(round_num is None))
 
 
-def test_caveats_are_kept_with_the_plan(path):
-  with privacy.PrivacyLedger(path, PLAN, caveats=['the noise is known']):
-    pass
+def test_caveats_are_kept_and_are_no_releases(path):
+  charge(path, [1, 2], caveats=['the noise is known'])
   header = json.loads(path.read_text().splitlines()[0])
   assert header['plan']['caveats'] == ['the noise is known']
-  both = ('the noise is known', 'so is the cohort')
+  both = ('the noise is known', 'exact figures')
   with privacy.PrivacyLedger(path, PLAN, caveats=both[1:]) as ledger:
-    assert ledger.caveats == both
-    assert ledger.num_releases == 0
-  assert privacy.read_ledger(path).caveats == both
-
-
-def test_caveats_that_come_later_are_no_releases(path):
-  charge(path, [1, 2])
-  with privacy.PrivacyLedger(path, PLAN, caveats=['exact figures']) as ledger:
     assert (ledger.num_releases, ledger.rounds) == (2, [1, 2])
+    assert ledger.caveats == both
     ledger.charge(3, new_id())
   with open(path, 'a') as file:
     file.write('{"line":6,"kind":"ca')
   with privacy.PrivacyLedger(path, PLAN, caveats=['exact figures']) as ledger:
     # A line that was cut short may be a release.
     assert ledger.rounds == [1, 2, 3, None]
-    assert ledger.num_releases == 4
-    assert ledger.caveats == ('exact figures',)
-  assert privacy.read_ledger(path).num_releases == 4
+  contents = privacy.read_ledger(path)
+  assert (contents.num_releases, contents.caveats) == (4, both)
   kinds = [json.loads(line)['kind'] for line in path.read_text().splitlines()]
   assert kinds == ['plan', *['release'] * 2, 'caveats', *['release'] * 2]
 

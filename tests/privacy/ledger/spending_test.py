@@ -177,9 +177,7 @@ def test_a_delta_that_was_computed_elsewhere_is_added_up(write):
     assert spent.epsilon == pytest.approx(PLAN.epsilon_after(10))
 
 
-@pytest.mark.parametrize(
-  'plan', [PLAN, pytest.param(PLD, marks=pytest.mark.slow), CORRELATED]
-)
+@pytest.mark.parametrize('plan', [PLAN, CORRELATED])
 def test_runs_of_several_deltas_are_added_up_at_a_given_one(write, plan):
   loose = dataclasses.replace(plan, target_delta=1e-4)
   for ledgers in (write((plan, 7), (loose, 13)), write((loose, 7), (plan, 13))):

@@ -1,7 +1,10 @@
 """Tests of tff_clipping.privacy.plans.words."""
 
+import importlib.metadata
+
 import pytest
 
+import tff_clipping
 from tff_clipping import privacy
 from tff_clipping.privacy.plans import words
 
@@ -36,3 +39,15 @@ def test_an_attack_is_told_for_its_relation(relation, said):
   assert said in text
   assert 'at most 1 %' in text
   assert '2.27 %' in text
+
+
+def test_each_accountant_is_named_by_what_computes_it():
+  ours = f'tff-clipping {tff_clipping.__version__}'
+  theirs = f'dp-accounting {importlib.metadata.version("dp-accounting")}'
+  assert words.name_accountant('pld').endswith(f'({ours})')
+  assert words.name_accountant('rdp').endswith(f'({ours}, {theirs})')
+
+
+def test_a_plan_of_another_kind_has_no_words():
+  with pytest.raises(TypeError, match='`plan` must be a PrivacyPlan or a Corr'):
+    privacy.describe_plan(object())
