@@ -18,11 +18,21 @@ PAPER = (
 ONE_ROUND = (*PAPER, '--num_rounds=1', '--noise_multiplier=3')
 
 
-def run_here(capsys, *arguments):
-  """Runs the command in this process; returns exit code, stdout, stderr."""
-  code = budget_main.run(['tff-clipping-budget', *arguments])
+def run_here(capsys, *arguments, main=budget_main):
+  """Runs a command in this process; returns exit code, stdout, stderr."""
+  code = main.run(['tff-clipping-budget', *arguments])
   captured = capsys.readouterr()
   return code, captured.out, captured.err
+
+
+def check_refused(capsys, message, *arguments, main=budget_main):
+  """Holds that a wrong question is one line and the exit code 2."""
+  code, out, err = run_here(capsys, *arguments, main=main)
+  assert (code, out) == (2, '')
+  assert message in err
+  assert err.startswith('tff-clipping-')
+  assert len(err.splitlines()) == 1
+  assert '`' not in err
 
 
 # Runs the command and prints the most memory that it had, in KB. Not by

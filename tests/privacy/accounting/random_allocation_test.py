@@ -215,11 +215,6 @@ def test_epsilon_is_monotone(num_rounds, delta, changes):
   assert _compute_epsilon(96, 1e-5) < larger
 
 
-def test_a_part_of_an_epoch_costs_a_whole_one():
-  epsilons = [_compute_epsilon(t, 1e-5) for t in (1, 24, 25, 48, 49)]
-  assert epsilons[0] == epsilons[1] < epsilons[2] == epsilons[3] < epsilons[4]
-
-
 def test_runs_are_composed_by_their_own_epochs():
   mechanism = build_round('random_allocation', 1920, 80, 1.29)
   apart = accountants.compose([(mechanism, 30), (mechanism, 30)], 'pld')

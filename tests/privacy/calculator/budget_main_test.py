@@ -13,6 +13,7 @@ from tests.privacy.budget_commands import (
   PAPER,
   ROOT,
   ask,
+  check_refused,
   run_here,
   run_process,
 )
@@ -69,9 +70,7 @@ def test_output_is_a_new_file_that_says_how_it_came_about(
     }
     assert len(answer['date']) == len('2026-01-01')
   # Never over another answer.
-  code, out, err = run_here(capsys, *arguments)
-  assert (code, out) == (2, '')
-  assert '--output must be a new file' in err
+  check_refused(capsys, '--output must be a new file', *arguments)
   assert path.read_text() == text
 
 
@@ -116,12 +115,7 @@ def test_a_wrong_flag_is_named(capsys, arguments, name):
 def test_a_wrong_question_is_one_line_and_exit_code_2(
   capsys, arguments, message
 ):
-  code, out, err = run_here(capsys, *arguments)
-  assert (code, out) == (2, '')
-  assert message in err
-  assert err.startswith('tff-clipping-budget: ')
-  assert len(err.splitlines()) == 1
-  assert '`' not in err
+  check_refused(capsys, message, *arguments)
 
 
 # Fair questions at the accountants' edges: all clients in a million rounds, one

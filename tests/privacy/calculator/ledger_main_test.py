@@ -1,11 +1,14 @@
 """Tests of tff_clipping.privacy.calculator.ledger_main."""
 
 import dataclasses
+import functools
 import json
 
 import pytest
 
 import tff_clipping
+from tests.privacy import budget_commands
+from tests.privacy.budget_commands import check_refused
 from tests.privacy.ledgers import PLAN, charge
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import rounding
@@ -26,11 +29,7 @@ def _runs(tmp_path):
   return folders
 
 
-def run_here(capsys, *arguments):
-  """Runs the command in this process; returns exit code, stdout, stderr."""
-  code = ledger_main.run(['tff-clipping-ledger', *arguments])
-  captured = capsys.readouterr()
-  return code, captured.out, captured.err
+run_here = functools.partial(budget_commands.run_here, main=ledger_main)
 
 
 def test_tells_what_a_run_spent(capsys, runs):
@@ -94,10 +93,7 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(capsys, runs, tmp_path):
     ([__file__], 'is not a ledger: that of a run is the ledger.jsonl in its'),
     ([runs[0], runs[0]], 'ledgers must be different ones'),
   ):
-    code, out, err = run_here(capsys, *arguments)
-    assert (code, out) == (2, '')
-    assert message in err
-    assert len(err.splitlines()) == 1
+    check_refused(capsys, message, *arguments, main=ledger_main)
   ledger = tmp_path / 'first' / 'ledger.jsonl'
   ledger.write_text(ledger.read_text().replace('"draw":0', '"draw":1', 1))
   code, _, err = run_here(capsys, runs[0])

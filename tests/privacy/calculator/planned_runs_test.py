@@ -5,7 +5,13 @@ import re
 
 import pytest
 
-from tests.privacy.budget_commands import ONE_ROUND, PAPER, ask, run_here
+from tests.privacy.budget_commands import (
+  ONE_ROUND,
+  PAPER,
+  ask,
+  check_refused,
+  run_here,
+)
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import rounding
 
@@ -97,10 +103,7 @@ def test_what_is_no_plan_is_one_line(capsys, tmp_path):
     ([f'--together={other}'], '--together must be plans, found another file'),
     ([f'--together={damaged}'], '--together must be plans, found another file'),
   ):
-    code, out, err = run_here(capsys, *arguments)
-    assert (code, out) == (2, '')
-    assert message in err
-    assert len(err.splitlines()) == 1
+    check_refused(capsys, message, *arguments)
 
 
 @pytest.mark.parametrize(

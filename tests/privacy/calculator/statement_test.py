@@ -6,6 +6,7 @@ import json
 import pytest
 
 import tff_clipping
+from tests.privacy.budget_commands import check_refused, run_here
 from tests.privacy.ledgers import PLAN, charge
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.calculator import ledger_main
@@ -22,10 +23,9 @@ def _write(tmp_path, capsys):
     for name, content in files:
       (run / name).write_bytes(content)
     path = tmp_path / 'statement.md'
-    code = ledger_main.run(['tff-clipping-ledger', str(run), _flag(path)])
-    captured = capsys.readouterr()
-    assert (code, captured.err) == (0, '')
-    assert f'The statement is in {path}.\n' in captured.out
+    code, out, err = run_here(capsys, str(run), _flag(path), main=ledger_main)
+    assert (code, err) == (0, '')
+    assert f'The statement is in {path}.\n' in out
     return path.read_text()
 
   return write
@@ -116,8 +116,4 @@ def test_what_is_wrong_is_one_line(write, capsys, tmp_path):
     ([run, _flag(tmp_path / 'statement.md')], '--statement must be a new file'),
     ([run, run, _flag('x.md')], '--statement must be given with one ledger'),
   ):
-    code = ledger_main.run(['tff-clipping-ledger', *arguments])
-    captured = capsys.readouterr()
-    assert (code, captured.out) == (2, '')
-    assert message in captured.err
-    assert len(captured.err.splitlines()) == 1
+    check_refused(capsys, message, *arguments, main=ledger_main)

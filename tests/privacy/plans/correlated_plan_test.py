@@ -150,19 +150,6 @@ def test_one_group_of_independent_noise_is_poisson_sampling(target_epsilon):
 
 
 @pytest.mark.parametrize(
-  ('constructor', 'given'),
-  [
-    ('from_max_rounds', {'noise_multiplier': 1.0, 'target_epsilon': 0.01}),
-    ('from_target_epsilon', {'target_epsilon': 1e-6}),
-  ],
-)
-def test_what_is_out_of_reach_is_said_of_the_target(constructor, given):
-  common = {**PAPER, 'strategy': BLT, 'min_separation': 24}
-  with pytest.raises(ValueError, match='`target_epsilon` .* is out of reach'):
-    getattr(privacy.CorrelatedNoisePlan, constructor)(**common, **given)
-
-
-@pytest.mark.parametrize(
   'setting',
   [{'strategy': BLT, 'num_rounds': 90}, {'strategy': BANDS, **GROUPED}],
 )

@@ -82,11 +82,14 @@ class DiscreteLoss:
 
   def tilt_masses(self, tilt: float) -> tuple[np.ndarray, float]:
     """Returns the masses tilted, and the log of what they were divided by."""
-    exponents = self._log_masses + tilt * self.losses
-    most = np.max(exponents)
-    tilted = np.exp(exponents - most)
-    total = np.sum(tilted)
-    return tilted / total, float(most + math.log(total))
+    masses = tilt * self.losses  # In place: this is where the time goes.
+    masses += self._log_masses
+    most = np.max(masses)
+    masses -= most
+    np.exp(masses, out=masses)
+    total = np.sum(masses)
+    masses /= total
+    return masses, float(most + math.log(total))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -115,7 +118,7 @@ class ComposedLoss:
     tilt = self._find_tilt(
       lambda t, moment, mean: moment - t * mean - math.log(delta)
     )
-    log_moment, mean = self._tilt(tilt)
+    log_moment, mean = _tilt(self.parts, tilt)
     if log_moment <= math.log(delta):
       return 0.0
     sums = self._compose(tilt, mean)
@@ -149,11 +152,6 @@ class ComposedLoss:
     return self.parts[0][0].interval
 
   @property
-  def _lowest(self) -> int:
-    """The least loss, in cells."""
-    return sum(count * loss.lowest for loss, count in self.parts)
-
-  @property
   def _highest(self) -> int:
     """The largest loss, in cells."""
     return sum(count * loss.highest for loss, count in self.parts)
@@ -163,15 +161,6 @@ class ComposedLoss:
     return -math.expm1(
       sum(count * math.log1p(-loss.infinity_mass) for loss, count in self.parts)
     )
-
-  def _tilt(self, tilt: float) -> tuple[float, float]:
-    """Returns the log of the tilted masses' sum, and their mean loss."""
-    log_moment = mean = 0.0
-    for loss, count in self.parts:
-      tilted, log_total = loss.tilt_masses(tilt)
-      log_moment += count * log_total
-      mean += count * float(np.dot(tilted, loss.losses))
-    return log_moment, mean
 
   def _find_tilt(
     self,
@@ -187,9 +176,9 @@ class ComposedLoss:
 
     def gap_at(log_distance: float) -> float:
       tilt = start + direction * math.exp(log_distance)
-      return gap(tilt, *self._tilt(tilt))
+      return gap(tilt, *_tilt(self.parts, tilt))
 
-    if gap(start, *self._tilt(start)) <= 0:
+    if gap(start, *_tilt(self.parts, start)) <= 0:
       return start
     # A few times what moves a bell curve by its own width; at the furthest, all
     # mass is in the first or in the last cell.
@@ -221,7 +210,7 @@ class ComposedLoss:
   def _compose(self, tilt: float, center: float) -> '_Sums':
     """Returns the sum of the rounds' losses around `center`, from above."""
     interval = self._interval
-    log_moment, _ = self._tilt(tilt)
+    log_moment, _ = _tilt(self.parts, tilt)
     # Chernoff's bound of the probability of a loss above the center.
     log_bound = log_moment - tilt * center
 
@@ -231,10 +220,10 @@ class ComposedLoss:
 
     upper = self._find_tilt(gap, tilt)
     lower = self._find_tilt(gap, tilt, direction=-1)
-    upper_moment, highest = self._tilt(upper)
-    _, lowest = self._tilt(lower)
+    upper_moment, highest = _tilt(self.parts, upper)
+    _, lowest = _tilt(self.parts, lower)
     first = math.floor(min(lowest, center) / interval) - 1
-    first = max(first, self._lowest)
+    first = max(first, sum(count * loss.lowest for loss, count in self.parts))
     last = math.ceil(max(highest, center) / interval) + 1
     last = min(last, self._highest)
     if last - first >= MAX_POINTS:
@@ -286,3 +275,16 @@ class _Sums:
   losses: np.ndarray
   deltas: np.ndarray
   slopes: np.ndarray
+
+
+@functools.lru_cache(maxsize=64)  # The searches come back to their ends.
+def _tilt(
+  parts: tuple[tuple[DiscreteLoss, int], ...], tilt: float
+) -> tuple[float, float]:
+  """Returns the log of the tilted masses' sum, and their mean loss."""
+  log_moment = mean = 0.0
+  for loss, count in parts:
+    tilted, log_total = loss.tilt_masses(tilt)
+    log_moment += count * log_total
+    mean += count * float(np.dot(tilted, loss.losses))
+  return log_moment, mean
