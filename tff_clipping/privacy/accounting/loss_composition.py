@@ -264,16 +264,11 @@ class ComposedLoss:
 
 @dataclasses.dataclass(frozen=True)
 class _Sums:
-  """A sum of losses around an epsilon.
+  """A sum of losses around an epsilon, with the delta at each point."""
 
-  Attributes:
-    losses: The points, increasing.
-    deltas: The delta at each.
-    slopes: By how much delta grows below each, times 1 - e^(epsilon - loss).
-  """
-
-  losses: np.ndarray
+  losses: np.ndarray  # Increasing.
   deltas: np.ndarray
+  # Below a point, delta grows by this times 1 - e^(epsilon - loss).
   slopes: np.ndarray
 
 

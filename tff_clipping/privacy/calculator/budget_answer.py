@@ -23,25 +23,23 @@ _SIZES = ('clients_per_round', 'num_clients')
 
 def compute_answer(
   question: budget_question.Question,
+  plan: BasePlan,
   *,
   false_positive_rate: float | None = None,
   alternatives: bool = False,
 ) -> dict[str, Any]:
-  """Solves a question.
+  """Returns the answer to a question for `json.dumps`.
 
   Args:
     question: The question.
+    plan: The plan that `budget_question.solve` found.
     false_positive_rate: The rate at which attacks are bounded; None for 1 %.
     alternatives: Whether to solve it for other samplings and mechanisms too.
 
-  Returns:
-    The answer for `json.dumps`.
-
   Raises:
-    TypeError: If a value is of the wrong kind.
-    ValueError: If a value is out of range, or there is no answer.
+    TypeError: If the rate is not a number.
+    ValueError: If the rate is not in (0, 1).
   """
-  plan = budget_question.solve(question)
   rate = trade_off.FALSE_POSITIVE_RATE
   if false_positive_rate is not None:
     rate = false_positive_rate

@@ -149,8 +149,10 @@ def _compute(
   """Answers the question on the command line."""
   del record  # It is in the answer anyway.
   if values.together is None:
+    question = _build_question(values)
     return budget_answer.compute_answer(
-      _build_question(values),
+      question,
+      budget_question.solve(question),
       false_positive_rate=values.false_positive_rate,
       alternatives=values.alternatives,
     )
