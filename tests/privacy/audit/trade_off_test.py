@@ -63,6 +63,7 @@ def test_gaussian_curve_and_its_inverse():
 def test_published_noise_has_its_analytic_epsilon(noise, epsilon):
   found = audit.compute_gaussian_epsilon(1 / noise, 1e-6)
   assert found == pytest.approx(epsilon, abs=0.005)
+  assert audit.compute_gaussian_epsilon(0, 1e-6) == 0
 
 
 @pytest.mark.parametrize(
@@ -77,10 +78,6 @@ def test_published_noise_has_its_analytic_epsilon(noise, epsilon):
 def test_arguments_out_of_range_raise(compute, arguments, message):
   with pytest.raises(ValueError, match=message):
     compute(*arguments)
-
-
-def test_no_mu_is_no_epsilon():
-  assert audit.compute_gaussian_epsilon(0, 1e-6) == 0
 
 
 def test_gaussian_releases_have_their_mu():
