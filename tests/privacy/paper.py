@@ -1,4 +1,4 @@
-"""The population of the paper's experiments, a plan for it, and rounds."""
+"""The population of the paper's experiments, plans for it, and rounds."""
 
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import sampled_gaussian
@@ -11,6 +11,13 @@ def build_plan(**changes):
   """Returns a plan that is cheap to account for."""
   return privacy.PrivacyPlan(
     **{**PAPER, 'num_rounds': 100, 'noise_multiplier': 1.6, **changes}
+  )
+
+
+def compose_plans(plans, **asked):
+  """Returns what all rounds of some plans cost together."""
+  return privacy.compose_together(
+    [(plan, plan.num_rounds) for plan in plans], **asked
   )
 
 

@@ -239,7 +239,8 @@ def test_any_question_has_an_answer_or_one_line(seed):
   try:
     found = budget_question.solve(question)
   except ValueError as error:
-    assert '\n' not in str(error)
+    if '\n' in str(error):
+      raise
     return
   answer = budget_answer.compute_answer(question, found)
   json.dumps(answer, allow_nan=False)

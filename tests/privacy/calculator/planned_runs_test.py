@@ -12,6 +12,7 @@ from tests.privacy.budget_commands import (
   check_refused,
   run_here,
 )
+from tests.privacy.paper import compose_plans
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import rounding
 
@@ -34,12 +35,6 @@ FIXED = privacy.PrivacyPlan(
   noise_multiplier=4.0,
   sampling='fixed_size',
 )
-
-
-def compose_plans(plans, **asked):
-  return privacy.compose_together(
-    [(plan, plan.num_rounds) for plan in plans], **asked
-  )
 
 
 @pytest.fixture(name='files')

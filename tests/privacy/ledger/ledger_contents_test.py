@@ -29,13 +29,6 @@ def test_tells_what_was_charged_and_leaves_the_ledger_alone(path):
   assert read_files(path.parent) == before
 
 
-def test_reads_while_a_run_writes(path):
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    for number in range(3):
-      assert privacy.read_ledger(path).num_releases == number
-      ledger.charge(number, new_id())
-
-
 def test_reads_again_what_was_written_in_between(path, monkeypatch):
   read_seal, calls = ledger_file._read_seal, []
 

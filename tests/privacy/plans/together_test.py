@@ -6,6 +6,7 @@ import dp_accounting
 import pytest
 from dp_accounting import pld, rdp
 
+from tests.privacy.paper import compose_plans
 from tff_clipping import privacy
 
 DELTA = 1e-6
@@ -29,12 +30,6 @@ def build_plans(accountant):
     )
     for run in RUNS
   ]
-
-
-def compose_plans(plans, **asked):
-  return privacy.compose_together(
-    [(plan, plan.num_rounds) for plan in plans], **asked
-  )
 
 
 def compose_by_library(accountant):
