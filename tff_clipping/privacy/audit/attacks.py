@@ -37,8 +37,8 @@ def score_releases(
   releases has no noise, and shows a canary that was in one of them.
 
   Args:
-    products: The products of all releases with all directions, of shape
-      [num_releases, m].
+    products: The products of all releases with all directions, in the unit of
+      a clipped client on the sum; of shape [num_releases, m].
     sampling_prob: q, in (0, 1], the chance of a client to be in a round.
     noise_multiplier: The claimed z, positive.
     relation: As in `Canaries`.

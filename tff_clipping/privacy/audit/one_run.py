@@ -73,7 +73,9 @@ def bound_epsilon(
 def bound_mu(
   scores: np.ndarray, is_in: np.ndarray, *, confidence: float
 ) -> float:
-  """Returns a mu such that the mechanism is mu'-GDP for no smaller mu'.
+  """Returns a mu that the mechanism exceeds, with a confidence.
+
+  It is not mu'-GDP for any smaller mu'.
 
   Arguments and errors are those of `bound_epsilon`.
 

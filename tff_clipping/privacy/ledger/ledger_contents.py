@@ -82,7 +82,7 @@ class LedgerContents:
 
 
 def read_ledger(path: str | os.PathLike) -> LedgerContents:
-  """Returns the contents of a ledger, also while a run writes to it.
+  """Reads a ledger and leaves it as it is, also while a run writes to it.
 
   Args:
     path: The ledger, or the folder of a run, which holds it as `ledger.jsonl`.

@@ -139,9 +139,9 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
 
   @property
   def sensitivity(self) -> float:
-    """The largest change of C x by one client, in clipping norms.
+    """The largest change by one client, in clipping norms.
 
-    Of the whole run; under 'grouped_poisson' of one participation.
+    It is of the whole run; under 'grouped_poisson', of one participation.
     """
     return self._compute_sensitivity(self.num_rounds)
 
