@@ -138,7 +138,7 @@ def test_no_delta_is_above_that_of_mu_or_the_plans(setting):
       float(privacy_loss.compute_gaussian_delta(1 / (0.98 * mu), epsilon)),
       plan.target_delta,
     )
-    for epsilon in np.linspace(0, plan.epsilon, 19)
+    for epsilon in np.linspace(0, plan.epsilon, 37)
   )
 
 
