@@ -2,6 +2,7 @@
 
 import functools
 import http.server
+import json
 import pathlib
 import re
 import threading
@@ -142,6 +143,11 @@ def test_the_api_reference_is_part_of_the_site(address, page):
 
 @pytest.mark.slow
 def test_notebooks_show_what_they_print(address, page):
+  for path in (_ROOT / 'build' / 'notebooks').glob('*.ipynb'):
+    cells = json.loads(path.read_text())['cells']
+    outputs = [o for cell in cells for o in cell.get('outputs', ())]
+    assert not [o['text'] for o in outputs if o.get('name') == 'stderr']
+    assert any('image/png' in o.get('data', {}) for o in outputs), path
   _open(page, f'{address}/notebooks/privacy_budget.html')
   assert page.evaluate("document.querySelectorAll('article img').length") >= 1
   assert 'noise multiplier 1.5' in page.evaluate('document.body.innerText')
