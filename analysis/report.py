@@ -40,11 +40,11 @@ _SIMULATION_NOTE = (
   'private release, and not covered by ε.'
 )
 _RESULT_NOTE = (
-  'Figures are means over seeds. ± is half of the 95 % interval of the mean '
-  'by Student’s t, from three seeds on. Seeds that share their `model_seed` '
-  'do not show what another initial model would change. Each run is compared '
-  'with the FedAvg run of the same setting and seed, and with no other. ε is '
-  'for one run alone, after the rounds that were run.'
+  'Figures are means over seeds ({} a row). ± is half of the 95 % interval of '
+  'the mean by Student’s t, from three seeds on. Seeds that share their '
+  '`model_seed` do not show what another initial model would change. Each run '
+  'is compared with the FedAvg run of the same setting and seed, and with no '
+  'other. ε is for one run alone, after the rounds that were run.'
 )
 _BAND_NOTE = (
   'Lines are means over the seeds of a setting, bands the range of the seeds.'
@@ -218,13 +218,15 @@ def _guarantee(own: pd.DataFrame) -> str:
 
 def _results(table: pd.DataFrame) -> str:
   """The sentence and the table of the runs of each metric, and a note."""
-  parts = []
+  parts, seeds = [], set()
   for metric, found in _by_metric(table):
+    seeds.update(found['seeds'])
     parts += [
       f'**{_result_sentence(metric, found)}**',
       markup.markdown_table(_result_table(metric, found)),
     ]
-  return '\n\n'.join([*parts, _RESULT_NOTE])
+  note = _RESULT_NOTE.format(' or '.join(map(str, sorted(seeds - {0} or {0}))))
+  return '\n\n'.join([*parts, note])
 
 
 def _result_table(metric: Metric, found: pd.DataFrame) -> pd.DataFrame:
@@ -236,7 +238,7 @@ def _result_table(metric: Metric, found: pd.DataFrame) -> pd.DataFrame:
     pd.DataFrame(
       {
         'algorithm': found['label'],
-        'seeds': found['seeds'],
+        'seeds': found['seeds'] if found['seeds'].nunique() > 1 else '',
         metric.heading: found['score'],
         lost: found['drop'],
         'ε' if deltas[1:] else f'ε{shared}': found['epsilon'],
