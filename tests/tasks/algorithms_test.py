@@ -300,10 +300,7 @@ def test_what_does_not_go_together_is_refused(settings, changes, words):
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    (dict(), 'The clipping norm is 0.5.'),
-    (dict(clipping='adaptive'), 'the sum alone has more'),
     (dict(clipping='per_layer'), 'of all tensors together is 0.5'),
-    (dict(aggregation='secure'), 'in fixed point'),
     (dict(aggregation='distributed'), 'in shares of the clients'),
     (dict(aggregator='mine:f'), 'only if mine:f clips each update'),
   ],

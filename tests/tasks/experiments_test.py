@@ -121,7 +121,7 @@ _GONE = {
   *('dp_model_clipping_fed_avg', 'dp_steps_fed_avg', 'local_dp_fed_avg'),
   *('threshold', 'expected_norms', 'smooth', 'smooth_cifar10', 'dp_sgd'),
   *('noise_0.147', 'noise_0.0881', 'noise_0.1727', 'noise_0.1912'),
-  'noise_0.1057',
+  *('noise_0.1057', 'geyer_100', 'geyer_1000', 'geyer_10000'),
   *(
     f'mlp_{data}_{name}'
     for data in ('mnist', 'cifar10')

@@ -118,6 +118,7 @@ class Fork:
       target=_run_module,
       args=(module, command(flags, module)[3:], folder),
       kwargs=dict(output=self.output, errors=self._errors),
+      daemon=True,  # It ends with the tests.
     )
     self._process.start()
     self.pid = self._process.pid

@@ -4,8 +4,7 @@ MNIST and CIFAR-10 come from .npz files that are only read, or from Keras; TFF's
 data have the clients and the examples that TFF's own loaders have.
 """
 
-import contextlib
-import sqlite3
+import inspect
 import urllib.error
 
 import numpy as np
@@ -169,127 +168,67 @@ def test_a_task_that_is_not_there_is_refused(tmp_path, name, words):
     registry.create_task(name, _IID, data_dir=str(tmp_path))
 
 
-def _serialize(**features):
-  """Returns a `tf.train.Example`: bytes, floats or integers by their kind."""
-  example = tf.train.Example()
-  for name, value in features.items():
-    feature = example.features.feature[name]
-    if isinstance(value, bytes):
-      feature.bytes_list.value.append(value)
-    elif np.asarray(value).dtype.kind == 'f':
-      feature.float_list.value.extend(np.ravel(value))
-    else:
-      feature.int64_list.value.extend(np.ravel(value))
-  return example.SerializeToString()
+def _load(monkeypatch, folder, name, loader, file, clients, **options):
+  """Returns a task of TFF's whose loader finds these clients in a folder."""
+  module = getattr(tff.simulation.datasets, loader)
+  # Another name would be downloaded.
+  assert f'/{file}.lzma' in inspect.getsource(module)
+  (folder / file).touch()
+
+  def load_data(**given):
+    assert given == options | dict(cache_dir=str(folder))
+    return clients, clients
+
+  monkeypatch.setattr(module, 'load_data', load_data)
+  return registry.create_task(name, _NATURAL, data_dir=str(folder))
 
 
-def _write_sqlite(path, splits):
-  """Writes clients as TFF keeps them: by split and client, their examples."""
-  of_clients = [
-    (split, client, examples)
-    for split, clients in splits.items()
-    for client, examples in clients.items()
-  ]
-  with contextlib.closing(sqlite3.connect(path)) as connection:
-    connection.executescript(
-      'CREATE TABLE examples (split_name TEXT, client_id TEXT, '
-      'serialized_example_proto BLOB); CREATE TABLE client_metadata '
-      '(client_id TEXT, split_name TEXT, num_examples INTEGER);'
-    )
-    connection.executemany(
-      'INSERT INTO examples VALUES (?, ?, ?)',
-      [
-        (s, c, example) for s, c, examples in of_clients for example in examples
-      ],
-    )
-    connection.executemany(
-      'INSERT INTO client_metadata VALUES (?, ?, ?)',
-      [(c, s, len(examples)) for s, c, examples in of_clients],
-    )
-    connection.commit()
-
-
-def _digits(pixels, labels):
-  return [
-    _serialize(pixels=(p / 255).astype(np.float32), label=y)
-    for p, y in zip(pixels, labels, strict=True)
-  ]
-
-
-@pytest.fixture(name='folder')
-def _folder(tmp_path):
-  """A folder of TFF's files, each of two clients."""
-  rng = np.random.default_rng(0)
-  gray = rng.integers(0, 256, (5, 28, 28), np.uint8)
-  writers = {
-    'w2': _digits(gray[:3], [3, 1, 9]),
-    'w1': _digits(gray[3:], [0, 2]),
-  }
-  letters = {'w1': _digits(gray[:2], [61, 10])}
-  _write_sqlite(
-    tmp_path / 'emnist_all.sqlite',
-    {
-      **dict.fromkeys(('digits_only_train', 'digits_only_test'), writers),
-      **dict.fromkeys(('all_train', 'all_test'), letters),
-    },
-  )
-  images = [
-    _serialize(image=image, label=y, coarse_label=0)
-    for image, y in zip(
-      rng.integers(0, 256, (4, 32, 32, 3)), [99, 0, 50, 7], strict=True
-    )
-  ]
-  _write_sqlite(
-    tmp_path / 'cifar100.sqlite',
-    {'train': {'10': images[:3], '0': images[3:]}, 'test': {'0': images}},
-  )
-  return tmp_path
+_EMNIST = ('emnist', 'emnist_all.sqlite', ('pixels', 'label'))
+_CIFAR100 = ('cifar100', 'cifar100.sqlite', ('image', 'label'))
 
 
 @pytest.mark.parametrize(
-  ('name', 'load', 'feature', 'scale', 'num_classes', 'is_of_clients'),
+  ('name', 'of_loader', 'options', 'num_classes'),
   [
-    ('federated_emnist', 'emnist', 'pixels', 255, 62, True),
-    ('federated_emnist_digits', 'emnist', 'pixels', 255, 10, True),
-    ('cifar100', 'cifar100', 'image', 1, 100, False),
+    ('federated_emnist', _EMNIST, dict(only_digits=False), 62),
+    ('federated_emnist_digits', _EMNIST, dict(only_digits=True), 10),
+    ('cifar100', _CIFAR100, {}, 100),
   ],
 )
-def test_clients_and_images_are_those_that_tff_reads(
-  folder, name, load, feature, scale, num_classes, is_of_clients
+def test_clients_and_images_are_those_that_tff_has(
+  monkeypatch, tmp_path, name, of_loader, options, num_classes
 ):
-  task = registry.create_task(name, _NATURAL, data_dir=str(folder))
-  options = dict(only_digits=num_classes == 10) if load == 'emnist' else {}
-  train, _ = getattr(tff.simulation.datasets, load).load_data(
-    **options, cache_dir=str(folder)
+  loader, file, features = of_loader
+  rng = np.random.default_rng(0)
+  shape = (28, 28, 1) if loader == 'emnist' else (32, 32, 3)
+  images = {
+    client: rng.integers(0, 256, (n, *shape), np.uint8)
+    for client, n in (('w2', 3), ('w1', 2))
+  }
+  labels = dict(w2=[3, num_classes - 1, 9], w1=[0, 2])
+  given = images
+  if loader == 'emnist':
+    given = {k: np.float32(x[..., 0] / 255) for k, x in images.items()}
+  clients = tff.simulation.datasets.TestClientData(
+    {k: dict(zip(features, (given[k], labels[k]), strict=True)) for k in given}
   )
-  assert task.client_ids == tuple(train.client_ids)
+  task = _load(monkeypatch, tmp_path, name, loader, file, clients, **options)
+  assert task.client_ids == ('w1', 'w2')
   assert task.num_classes == num_classes
-  assert task.test_is_of_clients == is_of_clients
+  # The clients of CIFAR-100 have no part in its test set.
+  assert task.test_is_of_clients == (loader == 'emnist')
   assert task.input_dtype == 'uint8'
   for client, rows in zip(task.client_ids, task.partition.indices, strict=True):
-    examples = train.create_tf_dataset_for_client(client).as_numpy_iterator()
-    for row, example in zip(rows, examples, strict=True):
-      assert task.train['y'][row] == example['label']
-      np.testing.assert_allclose(
-        np.squeeze(task.train['x'][row]), example[feature] * scale, atol=1e-4
-      )
+    np.testing.assert_array_equal(task.train['y'][rows], labels[client])
+    np.testing.assert_array_equal(task.train['x'][rows], images[client])
 
 
-def test_snippets_are_tffs_sequences(tmp_path):
+def test_snippets_are_tffs_sequences(monkeypatch, tmp_path):
   data = tff.simulation.datasets.shakespeare.get_synthetic()
-  clients = {
-    client: [
-      _serialize(snippets=example['snippets'])
-      for example in data.create_tf_dataset_for_client(
-        client
-      ).as_numpy_iterator()
-    ]
-    for client in data.client_ids
-  }
-  _write_sqlite(
-    tmp_path / 'shakespeare.sqlite', {'train': clients, 'test': clients}
+  task = _load(
+    *(monkeypatch, tmp_path, 'shakespeare'),
+    *('shakespeare', 'shakespeare.sqlite', data),
   )
-  task = registry.create_task('shakespeare', _NATURAL, data_dir=str(tmp_path))
   assert task.has_padding
   assert task.num_classes == shakespeare.VOCAB_SIZE == 90
   baseline = (
@@ -320,8 +259,7 @@ def test_long_snippets_are_cut_and_padded():
   assert y[3, :4].tolist() == [2, unknown, end, 0]
 
 
-def test_a_file_of_tff_that_is_damaged_is_refused(folder):
-  whole = (folder / 'cifar100.sqlite').read_bytes()
-  (folder / 'cifar100.sqlite').write_bytes(whole[: len(whole) // 2])
-  with pytest.raises(ValueError, match='cifar100.sqlite'):
-    registry.create_task('cifar100', _NATURAL, data_dir=str(folder))
+def test_a_file_of_tff_that_is_damaged_is_refused(tmp_path):
+  (tmp_path / 'cifar100.sqlite').write_bytes(b'SQLite format 3\0' + bytes(999))
+  with pytest.raises(ValueError, match='cannot be .* put cifar100.sqlite'):
+    registry.create_task('cifar100', _NATURAL, data_dir=str(tmp_path))
