@@ -82,7 +82,7 @@ for found in (
 @pytest.mark.slow
 def test_functions_and_what_is_built_of_them_are_reached():
   seeds = []
-  for seed in (1, 1, 2, 3):
+  for seed in (1, 1, 2):
     done = subprocess.run(
       [sys.executable, '-c', _PROGRAM, str(seed)],
       check=True,
@@ -90,11 +90,10 @@ def test_functions_and_what_is_built_of_them_are_reached():
       text=True,
     )
     seeds.append([line.split() for line in done.stdout.splitlines()])
-  once, again, *others = seeds
+  once, again, others = seeds
   assert once == again
-  for line, *same in zip(once, *others, strict=True):
-    for other in same:
-      assert line != other
-      np.testing.assert_allclose(
-        np.array(line, float), np.array(other, float), rtol=1e-9
-      )
+  for line, other in zip(once, others, strict=True):
+    assert line != other
+    np.testing.assert_allclose(
+      np.array(line, float), np.array(other, float), rtol=1e-9
+    )

@@ -32,12 +32,6 @@ def test_every_page_is_in_the_sidebar_once():
   assert sorted(_nav()) == sorted({'index.md', *pages, *notebooks})
 
 
-def test_the_sidebar_has_four_groups():
-  text = (_ROOT / 'website' / 'mkdocs.yml').read_text().partition('\nnav:\n')[2]
-  groups = re.findall(r'^  - (.*):$', text, re.MULTILINE)
-  assert groups == ['Start', 'Your program', 'Privacy', 'Reference']
-
-
 class _Quiet(http.server.SimpleHTTPRequestHandler):
   def log_message(self, *args):
     pass
@@ -93,19 +87,11 @@ def test_pages_have_no_errors_and_nothing_overflows(address, page, width):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  ('word', 'expected'),
-  [
-    ('ledger', 'private_run'),
-    ('Toeplitz', 'correlated_noise'),
-    ('regulator', 'answering_for_a_budget'),
-  ],
-)
-def test_the_search_finds_a_word(address, page, word, expected):
+def test_the_search_finds_a_word(address, page):
   _open(page, f'{address}/index.html')
   page.evaluate(
     "document.querySelector('.md-search__input').focus();"
-    f"document.querySelector('.md-search__input').value = {word!r};"
+    "document.querySelector('.md-search__input').value = 'Toeplitz';"
     "document.querySelector('.md-search__input').dispatchEvent("
     "new KeyboardEvent('keyup', {bubbles: true}))"
   )
@@ -115,7 +101,7 @@ def test_the_search_finds_a_word(address, page, word, expected):
   links = page.evaluate(
     "[...document.querySelectorAll('.md-search-result__link')].map(a => a.href)"
   )
-  assert any(f'/{expected}.html' in link for link in links)
+  assert any('/correlated_noise.html' in link for link in links)
 
 
 @pytest.mark.slow
