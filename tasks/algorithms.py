@@ -15,7 +15,7 @@ import dataclasses
 import math
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow_federated as tff
 
@@ -79,6 +79,20 @@ def secret_seeds(config: Config) -> tuple[str, ...]:
   return tuple(drawn)
 
 
+class Rule(NamedTuple):
+  """What settings that go together hold.
+
+  Attributes:
+    holds: Whether the rule holds.
+    setting: The setting that breaks it.
+    must: What the setting must be, as the end of a sentence.
+  """
+
+  holds: Any
+  setting: str
+  must: str
+
+
 def check(config: Config) -> None:
   """Raises a ValueError unless the settings go together.
 
@@ -101,164 +115,177 @@ def check(config: Config) -> None:
   elif c.aggregation == 'secure':
     clippings = clippings[:2]
 
-  def require(holds: Any, setting: str, must: str) -> None:
-    _require(c, holds, setting, must)
-
-  def only(setting: str, holds: Any, where: str) -> None:
-    """A setting is given only where it has an effect."""
+  def only(setting: str, holds: Any, where: str) -> Rule:
+    """The rule that a setting is given only where it has an effect."""
     is_given = (
       getattr(c, setting) != Config.__dataclass_fields__[setting].default
     )
-    require(holds or not is_given, setting, f'must be given for {where} only')
-
-  require(
-    c.algorithm in ALGORITHMS,
-    'algorithm',
-    f'must be one of {", ".join(ALGORITHMS)}',
-  )
-  # Data and cohorts.
-  require(
-    c.num_clients is None or c.clients_per_round <= c.num_clients,
-    'clients_per_round',
-    f'must be at most the {c.num_clients} clients that there are',
-  )
-  require(
-    len(set(c.update_rounds)) == len(c.update_rounds)
-    and max(c.update_rounds, default=0) < c.num_rounds,
-    'update_rounds',
-    'must be different rounds below `num_rounds`, counted from 0',
-  )
-  require(
-    c.sampling in _SAMPLINGS[noise],
-    'sampling',
-    f'must be one of {", ".join(_SAMPLINGS[noise])} for {noise}',
-  )
-  only(
-    'min_separation',
-    c.sampling in _IN_TURNS,
-    f'`sampling` {", ".join(_IN_TURNS)}',
-  )
-  # Clipping.
-  only('clipping_norm', c.algorithm != 'fed_avg', 'an algorithm that clips')
-  only('clipping_norm_from', clips_updates, 'an algorithm that clips updates')
-  require(
-    c.algorithm == 'fed_avg' or is_own or has_norm,
-    'clipping_norm',
-    'must be given: as a number, which for adaptive `clipping` may be a rough '
-    'guess; or by `clipping_norm_from`, from a run of fed_avg (half of the '
-    'mean norm of its updates, an exact figure with which nothing is '
-    'guaranteed) or from a private run with `clipping` adaptive, whose epsilon '
-    'is spent too',
-  )
-  require(
-    c.clipping_norm is None or c.clipping_norm_from is None,
-    'clipping_norm',
-    'and `clipping_norm_from` exclude each other',
-  )
-  for setting in ('clipping', 'aggregation'):
-    only(
-      setting,
-      clips_updates and not is_own,
-      'an algorithm that clips updates, and without `aggregator`,',
+    return Rule(
+      holds or not is_given, setting, f'must be given for {where} only'
     )
-  require(
-    c.clipping in clippings,
-    'clipping',
-    f'must be {" or ".join(clippings)} for `aggregation` {c.aggregation} and '
-    f'`mechanism` {c.mechanism}',
-  )
-  require(
-    not is_distributed or noise == independent,
-    'aggregation',
-    f'must be plain or secure but for {independent}',
-  )
-  # The paper's cohorts are charged by pld.
-  require(
-    not is_distributed or (c.accountant == 'rdp' and c.sampling != 'paper'),
-    'aggregation',
-    'must not be distributed for `accountant` pld and `sampling` paper: pld is '
-    'not proved for sampled noise in integers',
-  )
-  only('sum_bits', is_distributed, '`aggregation` distributed')
-  only(
-    'aggregator',
-    c.algorithm != 'model_clipping_fed_avg',
-    'fed_avg, ce_fed_avg and dp_fed_avg',
-  )
-  # Privacy.
-  for setting in (
-    *('target_epsilon', 'target_delta', 'noise_multiplier', 'mechanism'),
-    *('noise_clients_per_round', 'audit_canaries'),
-  ):
-    only(setting, has_noise, 'dp_fed_avg, which adds noise,')
-  require(
-    not has_noise or c.target_delta is not None,
-    'target_delta',
-    'must be given for dp_fed_avg',
-  )
-  require(
-    not has_noise or (c.target_epsilon is None) != (c.noise_multiplier is None),
-    'target_epsilon',
-    'or `noise_multiplier` must be given for dp_fed_avg, and not both',
-  )
-  require(
-    not (is_own and is_correlated(c)),
-    'mechanism',
-    f'must be gaussian for `aggregator`, whose plan charges {independent}',
-  )
-  require(
-    c.audit_canaries is None
-    or (
-      not (is_correlated(c) or is_distributed or c.simulation_diagnostics)
-      and c.clipping != 'adaptive'
-      and has_norm
+
+  _check_rules(
+    c,
+    Rule(
+      c.algorithm in ALGORITHMS,
+      'algorithm',
+      f'must be one of {", ".join(ALGORITHMS)}',
     ),
-    'audit_canaries',
-    f'must be given for {independent}, from the server, with a given constant '
-    'clipping norm, and without `simulation_diagnostics`',
-  )
-  require(
-    c.noise_clients_per_round is None
-    or (
-      not (is_correlated(c) or is_distributed or is_own)
-      and c.sampling in ('poisson', 'fixed_size')
-      and c.audit_canaries is None
+    # Data and cohorts.
+    Rule(
+      c.num_clients is None or c.clients_per_round <= c.num_clients,
+      'clients_per_round',
+      f'must be at most the {c.num_clients} clients that there are',
     ),
-    'noise_clients_per_round',
-    f'must be given for {independent}, from the server, with `sampling` '
-    'poisson or fixed_size, and without `aggregator` and `audit_canaries`',
+    Rule(
+      len(set(c.update_rounds)) == len(c.update_rounds)
+      and max(c.update_rounds, default=0) < c.num_rounds,
+      'update_rounds',
+      'must be different rounds below `num_rounds`, counted from 0',
+    ),
+    Rule(
+      c.sampling in _SAMPLINGS[noise],
+      'sampling',
+      f'must be one of {", ".join(_SAMPLINGS[noise])} for {noise}',
+    ),
+    only(
+      'min_separation',
+      c.sampling in _IN_TURNS,
+      f'`sampling` {", ".join(_IN_TURNS)}',
+    ),
+    # Clipping.
+    only('clipping_norm', c.algorithm != 'fed_avg', 'an algorithm that clips'),
+    only(
+      'clipping_norm_from', clips_updates, 'an algorithm that clips updates'
+    ),
+    Rule(
+      c.algorithm == 'fed_avg' or is_own or has_norm,
+      'clipping_norm',
+      'must be given: as a number, which for adaptive `clipping` may be a '
+      'rough guess; or by `clipping_norm_from`, from a run of fed_avg (half of '
+      'the mean norm of its updates, an exact figure with which nothing is '
+      'guaranteed) or from a private run with `clipping` adaptive, whose '
+      'epsilon is spent too',
+    ),
+    Rule(
+      c.clipping_norm is None or c.clipping_norm_from is None,
+      'clipping_norm',
+      'and `clipping_norm_from` exclude each other',
+    ),
+    *(
+      only(
+        setting,
+        clips_updates and not is_own,
+        'an algorithm that clips updates, and without `aggregator`,',
+      )
+      for setting in ('clipping', 'aggregation')
+    ),
+    Rule(
+      c.clipping in clippings,
+      'clipping',
+      f'must be {" or ".join(clippings)} for `aggregation` {c.aggregation} and '
+      f'`mechanism` {c.mechanism}',
+    ),
+    Rule(
+      not is_distributed or noise == independent,
+      'aggregation',
+      f'must be plain or secure but for {independent}',
+    ),
+    # The paper's cohorts are charged by pld.
+    Rule(
+      not is_distributed or (c.accountant == 'rdp' and c.sampling != 'paper'),
+      'aggregation',
+      'must not be distributed for `accountant` pld and `sampling` paper: pld '
+      'is not proved for sampled noise in integers',
+    ),
+    only('sum_bits', is_distributed, '`aggregation` distributed'),
+    only(
+      'aggregator',
+      c.algorithm != 'model_clipping_fed_avg',
+      'fed_avg, ce_fed_avg and dp_fed_avg',
+    ),
+    # Privacy.
+    *(
+      only(setting, has_noise, 'dp_fed_avg, which adds noise,')
+      for setting in (
+        *('target_epsilon', 'target_delta', 'noise_multiplier', 'mechanism'),
+        *('noise_clients_per_round', 'audit_canaries'),
+      )
+    ),
+    Rule(
+      not has_noise or c.target_delta is not None,
+      'target_delta',
+      'must be given for dp_fed_avg',
+    ),
+    Rule(
+      not has_noise
+      or (c.target_epsilon is None) != (c.noise_multiplier is None),
+      'target_epsilon',
+      'or `noise_multiplier` must be given for dp_fed_avg, and not both',
+    ),
+    Rule(
+      not (is_own and is_correlated(c)),
+      'mechanism',
+      f'must be gaussian for `aggregator`, whose plan charges {independent}',
+    ),
+    Rule(
+      c.audit_canaries is None
+      or (
+        not (is_correlated(c) or is_distributed or c.simulation_diagnostics)
+        and c.clipping != 'adaptive'
+        and has_norm
+      ),
+      'audit_canaries',
+      f'must be given for {independent}, from the server, with a given '
+      'constant clipping norm, and without `simulation_diagnostics`',
+    ),
+    Rule(
+      c.noise_clients_per_round is None
+      or (
+        not (is_correlated(c) or is_distributed or is_own)
+        and c.sampling in ('poisson', 'fixed_size')
+        and c.audit_canaries is None
+      ),
+      'noise_clients_per_round',
+      f'must be given for {independent}, from the server, with `sampling` '
+      'poisson or fixed_size, and without `aggregator` and `audit_canaries`',
+    ),
+    # Others.
+    only('proximal_mu', c.local_step == 'proximal', '`local_step` proximal'),
+    only('num_workers', c.runtime != 'in_process', 'a `runtime` on Ray'),
   )
-  # Others.
-  only('proximal_mu', c.local_step == 'proximal', '`local_step` proximal')
-  only('num_workers', c.runtime != 'in_process', 'a `runtime` on Ray')
 
 
 def _check_keeping(config: Config) -> None:
   """Raises if clients cannot keep something under the settings."""
   where = 'for a `local_step` whose clients keep something'
-  for holds, setting, must in (
-    # What is kept follows updates that are cut to c.
-    (config.clipping == 'fixed', 'clipping', 'must be fixed'),
-    (config.aggregator is None, 'aggregator', 'must not be given'),
-    # Canaries keep nothing.
-    (config.audit_canaries is None, 'audit_canaries', 'must not be given'),
-  ):
-    _require(config, holds, setting, f'{must} {where}')
-  _require(
+  _check_rules(
     config,
-    not is_private(config) or config.sampling in _SAMPLINGS_TO_KEEP_UNDER,
-    'sampling',
-    f'must be one of {", ".join(_SAMPLINGS_TO_KEEP_UNDER)} {where}: what they '
-    'send tells who took part in earlier rounds, and no amplification by that '
-    'sampling is proved then',
+    # What is kept follows updates that are cut to c.
+    Rule(config.clipping == 'fixed', 'clipping', f'must be fixed {where}'),
+    Rule(config.aggregator is None, 'aggregator', f'must not be given {where}'),
+    # Canaries keep nothing.
+    Rule(
+      config.audit_canaries is None,
+      'audit_canaries',
+      f'must not be given {where}',
+    ),
+    Rule(
+      not is_private(config) or config.sampling in _SAMPLINGS_TO_KEEP_UNDER,
+      'sampling',
+      f'must be one of {", ".join(_SAMPLINGS_TO_KEEP_UNDER)} {where}: what '
+      'they send tells who took part in earlier rounds, and no amplification '
+      'by that sampling is proved then',
+    ),
   )
 
 
-def _require(config: Config, holds: Any, setting: str, must: str) -> None:
-  if not holds:
-    found = getattr(config, setting)
-    shown = 'none' if found is None else found
-    raise ValueError(f'`{setting}` {must}, found {shown}.')
+def _check_rules(config: Config, *rules: Rule) -> None:
+  for rule in rules:
+    if not rule.holds:
+      found = getattr(config, rule.setting)
+      shown = 'none' if found is None else found
+      raise ValueError(f'`{rule.setting}` {rule.must}, found {shown}.')
 
 
 def _min_separation(config: Config) -> int:
