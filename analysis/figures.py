@@ -238,17 +238,28 @@ def _set_few_ticks(ax: Axes) -> None:
 def curve_limits(table: pd.DataFrame) -> tuple[float, float]:
   """The ends of the vertical axes of curves that share a scale.
 
-  They are of all but the first tenth of the rounds of each run: a model that
-  has learnt nothing would flatten what comes after.
+  Returns:
+    Limits by all but the first tenth of the rounds of each run, if the others
+    take no more than two thirds of the whole height: a model that has learnt
+    nothing would flatten what comes after.
   """
-  late = [
-    score
+  points = [
+    (score, number >= 0.1 * scores[-1][0])
     for scores in table['scores']
     for number, score in scores
-    if math.isfinite(score) and number >= 0.1 * scores[-1][0]
+    if math.isfinite(score)
   ]
-  pad = 0.05 * (np.ptp(late) or 1.0) if late else 0.0
-  return min(late, default=0.0) - pad, max(late, default=1.0) + pad
+  whole = [score for score, _ in points]
+  late = [score for score, is_late in points if is_late]
+  if not late:
+    return 0.0, 1.0
+  if table['metric'].iloc[0].is_share:
+    low, high = min(late), max(whole)
+    pad = 0.05 * max(high - low, 1.0)
+    return max(low - pad, 0.0), min(high + pad, 101.0)
+  ends = whole if np.ptp(whole) <= 1.5 * np.ptp(late) else late
+  pad = 0.05 * (np.ptp(ends) or 1.0)
+  return min(ends) - pad, max(ends) + pad
 
 
 def curves(table: pd.DataFrame) -> list[Drawing]:

@@ -41,11 +41,21 @@ _SIMULATION_NOTE = (
 )
 _RESULT_NOTE = (
   'Figures are means over seeds ({} a row). ± is half of the 95 % interval of '
-  'the mean by Student’s t, from three seeds on. Seeds that share their '
-  '`model_seed` do not show what another initial model would change. Each run '
-  'is compared with the FedAvg run of the same setting and seed, and with no '
-  'other. ε is for one run alone, after the rounds that were run.'
+  'the mean by Student’s t, from three seeds on. Each run is compared with the '
+  'FedAvg run of the same setting and seed, and with no other. ε is for one '
+  'run alone, after the rounds that were run.'
 )
+_ONE_MODEL_NOTE = (
+  'The seeds of {} share their initial model: ± is without what another '
+  'initial model would change.'
+)
+# What a sentence says of a private run, by the word for its guarantee.
+_PROMISES = {
+  'holds': 'ε = {}, and the guarantee holds',
+  'no': 'ε = {} by the plan, no guarantee as it was run',
+  'not known': 'nothing is known of its guarantee',
+  'simulated': 'a simulation of the noise of other cohorts: no guarantee',
+}
 _BAND_NOTE = (
   'Lines are means over the seeds of a setting, bands the range of the seeds.'
 )
@@ -155,7 +165,9 @@ def summary(found: stats.Runs) -> str:
 
 def _named(table: pd.DataFrame) -> pd.DataFrame:
   """Runs in order, under the names of the settings that they differ in."""
-  return names.ordered(table.set_axis(names.run_names(table)))
+  named = table.set_axis(names.run_names(table))
+  # The reasons why there is no drop name runs, too.
+  return names.ordered(stats.with_drops(named))
 
 
 def _pictures(note: str, drawn: Sequence[figures.Drawing]) -> str:
@@ -170,7 +182,7 @@ def _by_metric(table: pd.DataFrame) -> list[tuple[Metric, pd.DataFrame]]:
   """For each metric a row for each label: what its seeds came to.
 
   `score` and `drop` are texts, and `guarantee` is a word, empty for a run that
-  is not private.
+  is not private; `one_model` says whether several seeds share their model.
   """
   found = []
   for metric, of_metric in table.groupby('metric', sort=False):
@@ -187,6 +199,7 @@ def _by_metric(table: pd.DataFrame) -> list[tuple[Metric, pd.DataFrame]]:
         'epsilon': _epsilon(own),
         'delta': own['delta'].iloc[0],
         'guarantee': _guarantee(own),
+        'one_model': len(own) > 1 and own['model_seed'].nunique() == 1,
       }
       for score, (label, own) in zip(scores, groups, strict=True)
     ]
@@ -218,14 +231,17 @@ def _guarantee(own: pd.DataFrame) -> str:
 
 def _results(table: pd.DataFrame) -> str:
   """The sentence and the table of the runs of each metric, and a note."""
-  parts, seeds = [], set()
+  parts, seeds, one_model = [], set(), []
   for metric, found in _by_metric(table):
     seeds.update(found['seeds'])
+    one_model += found.loc[found['one_model'], 'label'].to_list()
     parts += [
       f'**{_result_sentence(metric, found)}**',
       markup.markdown_table(_result_table(metric, found)),
     ]
   note = _RESULT_NOTE.format(' or '.join(map(str, sorted(seeds - {0} or {0}))))
+  if one_model:
+    note += f' {_ONE_MODEL_NOTE.format("; ".join(one_model))}'
   return '\n\n'.join([*parts, note])
 
 
@@ -273,7 +289,7 @@ def _result_sentence(metric: Metric, found: pd.DataFrame) -> str:
       lost = 'points below' if metric.is_share else 'worse than'
       text += f', {line["drop"]} {lost} FedAvg'
     if line['guarantee']:
-      text += f' (ε = {line["epsilon"]}, guarantee: {line["guarantee"]})'
+      text += f' ({_PROMISES[line["guarantee"]].format(line["epsilon"])})'
     parts.append(text)
   return '; '.join(parts) + '.'
 
@@ -333,7 +349,7 @@ def _run_by_run(table: pd.DataFrame) -> str:
     ]
     if run['num_parameters'] > 0:
       values.append(f'd = {run["num_parameters"]:,.0f} parameters')
-    texts.append(f'{title}: {", ".join(values)}.')
+    texts.append(f'{title}: {", ".join(values)}.{_partition(own)}')
   for _, own in table.groupby('metric', sort=False):
     lines = [_line(run) for _, run in own.iterrows()]
     texts.append(
@@ -348,6 +364,19 @@ def _run_by_run(table: pd.DataFrame) -> str:
   if reasons:
     texts.append(f'Not compared with FedAvg: {"; ".join(reasons)}.')
   return '\n\n'.join(texts)
+
+
+def _partition(own: pd.DataFrame) -> str:
+  """How the data are split, but of a private run without exact figures."""
+  run = own.iloc[0]
+  told = [
+    (files.config.get('task') or {}).get('partition') for files in own['files']
+  ]
+  if not told[0] or (run['is_private'] and not run['has_simulation_figures']):
+    return ''
+  # The draws of a split can differ by seed.
+  of_run = f' of {run.name}' if len(set(told)) > 1 else ''
+  return f' Partition{of_run}: {told[0].rstrip(".")}.'
 
 
 def _line(run: pd.Series) -> dict[str, str]:

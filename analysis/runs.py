@@ -167,8 +167,9 @@ class Run:
 
 
 def _adds_noise(config: Mapping[str, Any]) -> bool:
-  known = ALGORITHMS.get(config['algorithm'])
-  return known is not None and known.is_private
+  name = config['algorithm']
+  known = ALGORITHMS.get(name)
+  return known.is_private if known else name.startswith('dp_')
 
 
 def read_published(directory: pathlib.Path) -> dict[str, Run]:
@@ -361,7 +362,7 @@ def _read_privacy(
 ) -> tuple[dict[str, Any], float]:
   """What a private run promises, with every caveat of its ledger; its ε."""
   path, ledger = directory / 'privacy.json', directory / 'ledger.jsonl'
-  privacy: dict[str, Any] = {}
+  privacy: dict[str, Any] | None = None
   caveats, epsilon = (), math.nan
   if ledger.is_file():
     try:
@@ -375,7 +376,7 @@ def _read_privacy(
       caveats = ('what was charged is not known: the ledger cannot be read',)
   if path.is_file():
     privacy = _read_json(path)
-  if not privacy:
+  if privacy is None:
     # A simulation of the noise of other cohorts promises nothing.
     is_simulated = config['experiment'].get('noise_clients_per_round')
     if _adds_noise(config) and not is_simulated:

@@ -167,7 +167,8 @@ class Runs(NamedTuple):
       text is what is missing. Its columns are every setting of `config.json`
       (`settings` has them in one), and
 
-      - `files` (the `Run`) and `folder` (the name);
+      - `files` (the `Run`) and `folder` (the name under which the run was
+        read; the index may be another);
       - `row`, `scale` and `variants` (with commas) of a published experiment,
         empty else; `algorithm`, `algorithm_name`, `own_aggregator` (whether
         there is one), `is_audited` (there are canaries among the clients),
@@ -269,7 +270,7 @@ def collect(
   index = pd.Index([*runs], name='run')
   table = pd.DataFrame([_row(run) for run in runs.values()], index)
   if runs:
-    table = _with_drops(table.assign(folder=index))
+    table = with_drops(table.assign(folder=index))
   return Runs(table, tuple(left_out))
 
 
@@ -432,8 +433,8 @@ def _is_iid(settings: Mapping[str, Any]) -> bool:
   return settings['partition'] == 'iid'
 
 
-def _with_drops(table: pd.DataFrame) -> pd.DataFrame:
-  """Adds the run that each run is compared with, and by how much it is worse.
+def with_drops(table: pd.DataFrame) -> pd.DataFrame:
+  """Adds what stands beside other runs, which go by their names in the index.
 
   Runs with an aggregator of a user's own are compared with others, and no run
   is compared with them: what the aggregator does to updates is not known.
@@ -463,7 +464,7 @@ def _with_drops(table: pd.DataFrame) -> pd.DataFrame:
       }
     )
   found = pd.DataFrame(lines, table.index)
-  return table.join(found).assign(shown_norm=_shown_norms(table))
+  return table.assign(**found, shown_norm=_shown_norms(table))
 
 
 def _partner(

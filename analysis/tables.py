@@ -209,8 +209,8 @@ def _line(
 ) -> dict[str, Any]:
   """What a row is like and came to at one scale.
 
-  The runs of `part` differ in the seed and the algorithm. `near_chance` has
-  the figures that say nothing.
+  `part` must have one run of an algorithm and seed. `near_chance` has the
+  figures that say nothing.
   """
   runs = {
     name: part[part['algorithm'] == name]
@@ -221,7 +221,8 @@ def _line(
   for own in runs.values():
     if own['seed'].duplicated().any():
       raise ValueError(
-        f'runs of one seed must differ in a setting, found {[*own.index]}'
+        'a row must have one run of an algorithm and seed, found '
+        f'{[*own.index]}'
       )
   figures = {
     figure: stats.estimate(runs[name][column])

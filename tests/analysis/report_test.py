@@ -224,6 +224,20 @@ _SPLIT = '4 clients, 20 to 777 examples'
       ['| FedAvg | 2.000 | – |', '| CE-FedAvg | 4.000 | 2.000 |'],
       [],
     ),
+    # A split that differs by seed is that of a run.
+    (
+      {
+        f'{seed}': dict(seed=seed, partition_summary=f'{100 + seed} examples')
+        for seed in (0, 1)
+      },
+      ['Partition of FedAvg, seed 0: 100 examples.'],
+      ['share their initial'],
+    ),
+    (
+      dict(a=dict(partition_summary=_SPLIT, model_seed=0)),
+      [f'Partition: {_SPLIT}.'],
+      ['Partition of', 'share their initial'],
+    ),
     # How many examples the clients have is no part of a private report.
     (
       dict(
@@ -236,15 +250,34 @@ _SPLIT = '4 clients, 20 to 777 examples'
       ['| 1.5 | holds |'],
       ['777'],
     ),
+    # Seeds that share an initial model.
+    (
+      {f'{seed}': dict(seed=seed, model_seed=0) for seed in (0, 1)},
+      ['The seeds of FedAvg share their initial model'],
+      [],
+    ),
+    # Why a run is not compared, by names of the report.
+    (
+      {
+        'one/run': dict(algorithm='ce_fed_avg', num_rounds=5),
+        'two/run': dict(num_rounds=5),
+      },
+      ['(FedAvg, 2 of 5 rounds is not finished)'],
+      [],
+    ),
     # An ε, with what it holds for.
     (
       dict(a=PRIVATE),
-      ['| 1.5 | holds |', '(ε = 1.5, guarantee: holds)'],
+      ['| 1.5 | holds |', '(ε = 1.5, and the guarantee holds)'],
       ['No guarantee', _WARNING],
     ),
     (
       dict(a=_private(caveats=['the noise is known'])),
-      ['| 1.5 | no |', 'No guarantee as it was run: the noise is known.'],
+      [
+        '| 1.5 | no |',
+        '(ε = 1.5 by the plan, no guarantee as it was run)',
+        'No guarantee as it was run: the noise is known.',
+      ],
       [],
     ),
     (
@@ -252,12 +285,17 @@ _SPLIT = '4 clients, 20 to 777 examples'
       ['| 6.5 (the paper’s: 1.5) | holds |'],
       ['No guarantee'],
     ),
+    (
+      dict(a=dict(algorithm='dp_fed_avg')),
+      ['| not known |', '(nothing is known of its guarantee)'],
+      ['by the plan'],
+    ),
     # Not as one for clients.
     (
       dict(a=_private(unit='example')),
       [
         '| 1.5 for examples | holds |',
-        '(ε = 1.5 for examples, guarantee: holds)',
+        '(ε = 1.5 for examples, and the guarantee holds)',
       ],
       ['No guarantee'],
     ),
@@ -291,7 +329,11 @@ _SPLIT = '4 clients, 20 to 777 examples'
     ),
     (
       dict(private=PRIVATE, simulated=_SIMULATED),
-      [_WARNING, '| simulated |'],
+      [
+        _WARNING,
+        '| simulated |',
+        '(a simulation of the noise of other cohorts: no guarantee)',
+      ],
       ['privacy.json is missing'],
     ),
     # What a threshold has cost.

@@ -136,18 +136,22 @@ def test_metrics_that_cannot_be_trusted_are_refused(tmp_path, old, new, reason):
 
 
 @pytest.mark.parametrize(
-  ('privacy', 'note'),
+  ('algorithm', 'privacy', 'note'),
   [
-    (None, 'privacy.json is missing'),
+    ('local_dp_fed_avg', None, 'privacy.json is missing'),
+    ('dp_of_tomorrow', None, 'privacy.json is missing'),
     (
+      'local_dp_fed_avg',
       {'epsilon': 1.5, 'sampling': 'poisson'},
       'privacy.json does not say noise_multiplier, target_delta',
     ),
   ],
 )
-def test_what_is_not_known_of_its_privacy_is_named(tmp_path, privacy, note):
+def test_what_is_not_known_of_its_privacy_is_named(
+  tmp_path, algorithm, privacy, note
+):
   folder = run_folders.write_run(
-    tmp_path / 'run', algorithm='local_dp_fed_avg', privacy=privacy
+    tmp_path / 'run', algorithm=algorithm, privacy=privacy
   )
   assert note in runs.read_folder(folder).notes[0]
 
@@ -165,6 +169,11 @@ def test_a_caveat_of_the_ledger_alone_takes_the_guarantee_away(tmp_path):
   assert run.privacy['description'] == (
     'No guarantee as it was run: the data changed. The plan: A promise.'
   )
+  # Whatever else the file says.
+  (folder / 'privacy.json').write_text('{}')
+  run = runs.read_folder(folder)
+  assert run.privacy['caveats'] == ['the data changed']
+  assert run.notes[0].startswith('privacy.json does not say')
   (folder / 'ledger.jsonl').write_text('damaged\n')
   run = runs.read_folder(folder)
   assert 'what was charged is not known' in run.privacy['description']

@@ -61,7 +61,7 @@ def test_which_of_several_runs_counts(tmp_path, beside, settings, drop):
 def test_runs_that_cannot_be_told_apart_are_refused(tmp_path):
   run_folders.write_three(tmp_path)
   _dp(tmp_path, 'other', 0.8, privacy=run_folders.PRIVACY | {'epsilon': 5.0})
-  with pytest.raises(ValueError, match="seed must differ .*'other'"):
+  with pytest.raises(ValueError, match="one run of .*'other'"):
     _lines(tmp_path)
 
 
