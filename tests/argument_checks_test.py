@@ -78,7 +78,7 @@ def test_numpy_integers_become_python_integers():
 
 @pytest.mark.parametrize('value', [-1, 2**62])
 def test_seed_out_of_range_raises(value):
-  with pytest.raises(ValueError, match='`seed` must be from 0 to'):
+  with pytest.raises(ValueError, match='`seed` must be at '):
     argument_checks.check_seed('seed', value)
 
 

@@ -68,6 +68,14 @@ def check_positive(name: str, value: Any, *, allow_inf: bool = False) -> float:
   return number
 
 
+def check_between(name: str, value: Any, least: float, most: float) -> float:
+  """Returns `value` as a positive float from `least` to `most`."""
+  number = check_positive(name, value)
+  if not least <= number <= most:
+    raise ValueError(f'`{name}` must be from {least} to {most}, found {value}.')
+  return number
+
+
 def check_non_negative(name: str, value: Any) -> float:
   """Returns `value` as a finite float of at least 0; see `check_number`."""
   number = _to_float(name, value)
@@ -86,10 +94,7 @@ def check_probability(name: str, value: Any) -> float:
 
 def check_seed(name: str, value: Any) -> int:
   """Returns the seed of a run as an int from 0 to 2**62 - 1."""
-  seed = check_integer(name, value)
-  if not 0 <= seed < 2**62:
-    raise ValueError(f'`{name}` must be from 0 to 2**62 - 1, found {seed}.')
-  return seed
+  return check_integer(name, value, at_least=0, at_most=2**62 - 1)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:

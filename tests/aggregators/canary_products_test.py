@@ -69,11 +69,3 @@ def test_measures_the_result_and_changes_nothing_else():
     atol=1e-9,
   )
   assert found == dict(plain.measurements)
-
-
-def test_unnamed_measurements_are_kept():
-  process = aggregators.add_canary_products(
-    tff.aggregators.SumFactory(), _CANARIES
-  ).create(_TYPE)
-  output = process.next(process.initialize(), [_value(0)])
-  assert list(output.measurements) == ['canary_products']

@@ -61,9 +61,9 @@ _OUT_OF_RANGE = [
     for norms in ([], [1.0, 0.0], [math.nan])),
   *((_NOISE, [stddev], '`noise_stddev` must be positive')
     for stddev in (0.0, -1.0, math.nan, math.inf)),
-  (_NOISE, [1e38], '`noise_stddev` must be .* at most 1e[+]37'),
+  (_NOISE, [1e38], '`noise_stddev` must be .* to 1e[+]37, found'),
   (_local, [0.0], '`noise_stddev` must be positive'),
-  (_local, [1e38], '`noise_stddev` must be .* at most 1e[+]37'),
+  (_local, [1e38], '`noise_stddev` must be .* to 1e[+]37, found'),
   *((_local, [1.0, clients], '`clients_per_round` must be at least')
     for clients in (0, -1)),
   *((_secure, [norm], '`clipping_norm` must be')
@@ -110,7 +110,7 @@ _OUT_OF_RANGE = [
   (_local, [1.0, 4, _secure(1.0)], 'a bound of at least 7.05'),
   (_local, [1.0, 4, _secure(1.0, 0.49)], 'bound of at least 7.05'),
   (_local_mean, dict(sum_factory=_secure(1.9, 0.5)), 'of at least 8.05'),
-  (_local, [10.0, 100, _secure(3e10, 1.0)], 'must have steps of at most'),
+  (_local, [10.0, 100, _secure(3e10, 1.0)], 'and steps of at most'),
   (_local_mean, dict(clipping_norm=30.0, clients_per_round=100,
                      sum_factory=_secure(3e10, 1.5)), 'steps of at most'),
 ]  # fmt: skip

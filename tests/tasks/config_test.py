@@ -55,7 +55,7 @@ def test_values_of_numpy_are_plain_ones():
     (dict(local_steps=True), TypeError, '`local_steps` must be an integer'),
     (dict(client_learning_rate=-1), ValueError, 'must be positive and finite'),
     (dict(task=3), TypeError, '`task` must be a string, found 3'),
-    (dict(seed=-1), ValueError, '`seed` must be from 0 to'),
+    (dict(seed=-1), ValueError, '`seed` must be at least 0'),
     (dict(target_delta=2.0), ValueError, '`target_delta` must be between 0'),
     (dict(audit_canaries=9), ValueError, 'must be at least 10, found 9'),
     (dict(clipping='some'), ValueError, "`clipping` must be one of 'fixed'"),

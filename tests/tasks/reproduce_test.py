@@ -94,7 +94,7 @@ def test_runs_are_made_in_order_and_skipped_when_they_are_done(
   ('flags', 'message'),
   [
     (dict(seeds='a'), "--seeds=a: 'a' is not a whole number"),
-    (dict(seeds=-1), '--seed must be from 0 to 2**62 - 1, found -1.'),
+    (dict(seeds=-1), '--seed must be at least 0, found -1.'),
     # Of the private run alone, whose threshold no run has given yet.
     (dict(target_epsilon=-1), '--target_epsilon must be positive'),
     (dict(seed=1), '--seed must be given as --seeds here'),

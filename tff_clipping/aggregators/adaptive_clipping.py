@@ -20,8 +20,6 @@ from tff_clipping.aggregators.factories import SumFactory
 from tff_clipping.aggregators.noise import gaussian, grid, keys
 from tff_clipping.mechanism import ADAPTS, Mechanism
 
-_NORM = 'clipping_norm'
-
 
 def adaptive_dp_mean_factory(
   *,
@@ -43,9 +41,9 @@ def adaptive_dp_mean_factory(
 
   Guarantee: bits and values together are one Gaussian mechanism with the given
   `noise_multiplier` z, since the noise on the values is raised to z' = (z^-2 -
-  (2 s)^-2)^(-1/2). It holds for the released numbers, which lie on grids as in
-  `dp_mean_factory`. A plan charges z and nothing else. The next clipping norm
-  is computed from noised bits alone.
+  (2 s)^-2)^(-1/2), in the numbers that are released, as for `dp_mean_factory`.
+  A plan charges z and nothing else. The next clipping norm is computed from
+  noised bits alone.
 
   Measurements, `float32` but for the record:
     mechanism: As for `dp_mean_factory`; its noise multiplier is z.
@@ -123,7 +121,7 @@ def adaptive_dp_mean_factory(
       )
 
     def release(total, kept, total_bits):
-      norm, state = kept[_NORM], kept[pipeline.NOISE_STATE]
+      norm, state = kept['clipping_norm'], kept[pipeline.NOISE_STATE]
       stddev = multiplier * tf.cast(norm, tf.float64)
       key = keys.round_key(state)
       noised = gaussian.add_gaussian_noise(
@@ -150,6 +148,8 @@ def adaptive_dp_mean_factory(
       )
       return noised, after, measured
 
-    return pipeline.Steps(sum_factory, initial, send, release, told=_NORM)
+    return pipeline.Steps(
+      sum_factory, initial, send, release, told='clipping_norm'
+    )
 
   return pipeline.build_factory(build, denominator)

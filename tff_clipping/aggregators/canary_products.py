@@ -20,11 +20,10 @@ def add_canary_products(
 ) -> SumFactory:
   """Measures the products of each result with the directions of canaries.
 
-  For the audit of a pipeline, `tff_clipping.privacy.audit`: canaries are
-  clients of the cohort that send their directions and pass through all of
-  `inner_agg_factory`. Put this factory outside all others: it measures the
-  result, at the SERVER, before any server optimizer. The result and the state
-  of `inner_agg_factory` do not change.
+  For an audit: canaries are clients of the cohort that send their directions
+  and pass through all of `inner_agg_factory`. Put this factory outside all
+  others: it measures the result, at the SERVER. The result and the state of
+  `inner_agg_factory` do not change.
 
   A product is a function of the result alone, so that it reveals no more than
   the result, and the record of a mechanism inside holds. The directions reveal
@@ -45,27 +44,21 @@ def add_canary_products(
   """
   factories.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
 
-  def build(value_type, create_inner):
+  def build(value_type):
     size = values.size_of(value_type)
     if size != canaries.num_parameters:
       raise ValueError(
         '`canaries` must have the `num_parameters` of the values, which have '
         f'{size} elements, found {canaries.num_parameters}.'
       )
-    inner = create_inner(value_type)
+    return (
+      lambda _, result: result,
+      lambda result: {'canary_products': project(canaries, result)},
+    )
 
-    def trace(state, value):
-      output = inner.next(state, value)
-      return factories.measure_beside(
-        output,
-        output.result,
-        lambda result: {'canary_products': project(canaries, result)},
-        keeps_record=True,
-      )
-
-    return inner.initialize, trace
-
-  return factories.wrap_factory(inner_agg_factory, build)
+  return factories.measuring_factory(
+    inner_agg_factory, build, keeps_record=True
+  )
 
 
 def draw_direction(

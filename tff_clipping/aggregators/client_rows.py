@@ -5,10 +5,7 @@ import tensorflow_federated as tff
 
 
 def stack(values: tff.Value) -> tff.Value:
-  """Returns clients' tensors of fixed shapes as rows of tensors at the server.
-
-  The rows are in the order of the clients.
-  """
+  """Returns clients' tensors of fixed shapes as rows of tensors, in order."""
   value_type = values.type_signature.member
   stacked_type = tff.to_type(
     tff.types.structure_from_tensor_type_tree(
@@ -36,8 +33,5 @@ def stack(values: tff.Value) -> tff.Value:
 
   merge = tff.tensorflow.computation(join, stacked_type, stacked_type)
 
-  @tff.tensorflow.computation(stacked_type)
-  def report(stacked):
-    return stacked
-
+  report = tff.tensorflow.computation(lambda stacked: stacked, stacked_type)
   return tff.federated_aggregate(values, zero(), accumulate, merge, report)

@@ -1,7 +1,6 @@
 """Clips clients' updates to L2 norms before they are aggregated."""
 
 import collections
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -29,7 +28,9 @@ class Clip(NamedTuple):
 
 
 # What is not finite becomes zero all the same.
-NO_CLIP = Clip(math.inf, lambda _: l2_clip.zero_if_not_finite, {})
+NO_CLIP = Clip(
+  math.inf, lambda _: lambda value: l2_clip.clip_by_l2_norm(value, math.inf), {}
+)
 
 
 def difference_clipping_factory(
@@ -177,25 +178,24 @@ def _layers_clip(clipping_norms: Any) -> Clip:
         f'`clipping_norms` must have a norm for each of the {num_tensors} '
         f'tensors of {value_type}, found {len(norms)}.'
       )
-    # Norms are in the order of the type, and `tf.nest` sorts by keys.
-    positions = itertools.count()
-    order = tf.nest.flatten(
-      tff.types.structure_from_tensor_type_tree(
-        lambda _: next(positions), value_type
-      )
-    )
-    return lambda value: _clip_layers(value, norms, order)
+    return lambda value: _clip_layers(value, norms, value_type)
 
   # `hypot` is wrong by less than one unit in the last place.
   combined = math.nextafter(math.hypot(*norms), math.inf)
   return Clip(combined, build, {'clipping_norms': np.array(norms, np.float32)})
 
 
-def _clip_layers(value, norms, order):
+def _clip_layers(value, norms, value_type):
   """Returns the clip of each tensor, of which any may zero the update."""
+  # In the order of the type: `tf.nest` sorts by keys.
+  leaves = [value]
+  if not tf.is_tensor(value):
+    leaves = tff.structure.flatten(
+      tff.structure.from_container(value, recursive=True)
+    )
   clipped = [
-    l2_clip.clip_by_l2_norm(leaf, norms[position])
-    for leaf, position in zip(tf.nest.flatten(value), order, strict=True)
+    l2_clip.clip_by_l2_norm(leaf, norm)
+    for leaf, norm in zip(leaves, norms, strict=True)
   ]
   was_zeroed = tf.reduce_max(tf.stack([c.was_zeroed for c in clipped]))
   kept = tf.cond(
@@ -203,13 +203,13 @@ def _clip_layers(value, norms, order):
     lambda: [tf.zeros_like(c.value) for c in clipped],
     lambda: [tf.identity(c.value) for c in clipped],
   )
-  was_clipped = tf.stack(
-    [clipped[order.index(k)].was_clipped for k in range(len(norms))]
-  )
+  in_order = iter(kept)
   return l2_clip.Clipped(
-    value=tf.nest.pack_sequence_as(value, kept),
+    value=tff.types.structure_from_tensor_type_tree(
+      lambda _: next(in_order), value_type
+    ),
     norm=tf.sqrt(tf.add_n([tf.square(c.norm) for c in clipped])),
-    was_clipped=was_clipped * (1 - was_zeroed),
+    was_clipped=tf.stack([c.was_clipped for c in clipped]) * (1 - was_zeroed),
     was_zeroed=was_zeroed,
   )
 
@@ -222,7 +222,6 @@ def _clipping_factory(clip, count_name, inner_factory, count_factory):
   ((norm_name, norm),) = clip.measured.items()
   if inner_factory is None:
     inner_factory = tff.aggregators.SumFactory()
-  factories.check_factory('inner_agg_factory', inner_factory)
   if count_factory is not None:
     factories.check_unweighted_factory('count_sum_factory', count_factory)
   is_estimated = isinstance(norm, tff.templates.EstimationProcess)

@@ -38,26 +38,22 @@ def distributed_gaussian_mean_factory(
   Guarantee: the sum of the integers that is released is a discrete Gaussian
   mechanism of sensitivity Delta and standard deviation s * sqrt(M), whatever n
   is; the sum of the clients' integers alone has s * sqrt(n). Both are at least
-  z * Delta. By Theorem 3 of `aggregators.noise`, which rests on integers alone,
-  the Renyi divergences are at most those of the Gaussian mechanism with noise
-  multiplier z under adding or removing one client, and z / 2 under replacing
-  one; the bound for cohorts of a fixed size is in
-  `tff_clipping.privacy.accounting.renyi`. So a plan with `accountant='rdp'` and
-  the sampling 'fixed_size' or 'none' holds for the integers; of
-  `accountant='pld'` nobody has proved it. A round of fewer than m or more than
-  M clients fails and releases nothing. Whoever sees the failure learns of the
-  size: it must be public, or always within the bounds.
+  z * Delta. By Theorem 3 of `aggregators.noise`, the Renyi divergences are
+  those of the Gaussian mechanism with noise multiplier z under adding or
+  removing one client, and z / 2 under replacing one. So a plan with
+  `accountant='rdp'` and the sampling 'fixed_size' or 'none' holds for the
+  integers; of `accountant='pld'` nobody has proved it. A round of fewer than m
+  or more than M clients fails and releases nothing. Whoever sees the failure
+  learns of the size: it must be public, or always within the bounds. Against a
+  real server, which counts its clients, the secure summation must refuse
+  cohorts below m. `local_gaussian_noise_factory` says who sees what.
 
   Without `bits` nothing wraps, and there is up to 1 % more noise, for the
   rounding. With them the modulus is 2^`bits`, 4 standard deviations of an
-  element of the sum on either side. An element that is beyond wraps, which
-  costs accuracy and never privacy: the remainder is a function of the sum. The
-  coarser the grid that the modulus allows, the larger are Delta and the noise,
-  up to 1.5 times. More than 5 elements are padded by a third at most.
-
-  `local_gaussian_noise_factory` says who sees what. Against a real server,
-  which counts its clients, the secure summation must refuse cohorts below m;
-  that of simulations adds in the clear.
+  element of the sum on either side. An element beyond wraps, which costs
+  accuracy and never privacy. The coarser the grid that the modulus allows, the
+  larger are Delta and the noise, up to 1.5 times. More than 5 elements are
+  padded by a third at most.
 
   Measurements:
     mechanism: A `Mechanism` of the kind 'distributed' as JSON, with c.
@@ -75,12 +71,12 @@ def distributed_gaussian_mean_factory(
     clients_per_round: P, the size of a cohort or its expectation; at least 1.
     min_clients_per_round: m, the least cohort, whose own noise suffices; not
       negative. 0 allows a round without clients, and is as 1 for s. `None` is
-      P, which must be an integer then, as for cohorts of a fixed size; a plan's
+      P, then an integer, as for cohorts of a fixed size; a plan's
       `share_parameters` has both bounds for other cohorts.
     max_clients_per_round: M, the largest cohort, positive and at least m.
       `None` is P.
-    bits: The bits of an element of the sum, from 1 to 62, as D2P-Fed and
-      Kairouz et al. choose them; `None` for so many that nothing wraps.
+    bits: The bits of an element of the sum, from 1 to 62; `None` for so many
+      that nothing wraps.
 
   Raises:
     ValueError: By `create`, if the updates have so many elements that one
@@ -88,22 +84,20 @@ def distributed_gaussian_mean_factory(
 
   Source: Kairouz et al. 2021, "The distributed discrete Gaussian mechanism for
     federated learning with secure aggregation", Algs. 1 and 2; Wang et
-    al. 2020, "D2P-Fed" (arXiv 2006.13039). The paper of this package adds
-    continuous noise.
+    al. 2020, "D2P-Fed" (arXiv 2006.13039).
   """
   norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   z = argument_checks.check_positive('noise_multiplier', noise_multiplier)
   denominator = private_mean.check_clients_per_round(clients_per_round)
   # P that is not an integer leaves `None`, which is refused as no integer.
-  whole = int(denominator) if denominator.is_integer() else None
-  least, largest = min_clients_per_round, max_clients_per_round
+  bounds = [min_clients_per_round, max_clients_per_round]
+  if denominator.is_integer():
+    bounds = [int(denominator) if n is None else n for n in bounds]
   least = argument_checks.check_integer(
-    'min_clients_per_round', whole if least is None else least, at_least=0
+    'min_clients_per_round', bounds[0], at_least=0
   )
   largest = argument_checks.check_integer(
-    'max_clients_per_round',
-    whole if largest is None else largest,
-    at_least=max(least, 1),
+    'max_clients_per_round', bounds[1], at_least=max(least, 1)
   )
   if bits is not None:
     bits = argument_checks.check_integer('bits', bits, at_least=1, at_most=62)
@@ -150,8 +144,6 @@ def distributed_gaussian_mean_factory(
 
     def send(value, seed):
       clipped = l2_clip.clip_by_l2_norm(value, norm).value
-      # One vector, flat: TFF's own aggregator for this nests a dozen factories,
-      # too deep for the messages of current versions of Protocol Buffers.
       parts = [
         tf.reshape(tf.cast(leaf, tf.float32), [-1])
         for leaf in tf.nest.flatten(clipped)

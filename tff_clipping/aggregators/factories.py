@@ -1,7 +1,7 @@
 """Factories around others, and checks of factories that are given."""
 
 import collections
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -11,16 +11,6 @@ from tff_clipping.aggregators import values
 from tff_clipping.mechanism import MECHANISM
 
 SumFactory: TypeAlias = tff.aggregators.UnweightedAggregationFactory
-
-
-def check_factory(name: str, value: Any) -> tff.aggregators.AggregationFactory:
-  """Returns `value` if it is an aggregation factory, weighted or not."""
-  if not isinstance(value, tff.aggregators.AggregationFactory):
-    raise TypeError(
-      f'`{name}` must be a `tff.aggregators.AggregationFactory`, found '
-      f'{value!r}.'
-    )
-  return value
 
 
 def check_unweighted_factory(name: str, value: Any) -> SumFactory:
@@ -73,6 +63,11 @@ def wrap_factory(
   `build` takes the type of the values and a function that creates the inner
   process for a type. It returns what `build_process` takes.
   """
+  if not isinstance(inner, tff.aggregators.AggregationFactory):
+    raise TypeError(
+      '`inner_agg_factory` must be a `tff.aggregators.AggregationFactory`, '
+      f'found {inner!r}.'
+    )
 
   def create(value_type, *weight_type):
     initialize, trace = build(
@@ -108,36 +103,49 @@ def build_process(
   return tff.templates.AggregationProcess(initialize, next_fn)
 
 
-def measure_beside(
-  output: tff.templates.MeasuredProcessOutput,
-  seen: tff.Value,
-  measure: Callable[[Any], Mapping[str, tf.Tensor]],
+def measuring_factory(
+  inner: tff.aggregators.AggregationFactory,
+  build: Callable[[tff.Type], tuple[Callable[..., Any], Callable[..., Any]]],
   *,
   keeps_record: bool,
-) -> tff.templates.MeasuredProcessOutput:
-  """Returns the output of a round with more measurements beside its own.
+) -> tff.aggregators.AggregationFactory:
+  """Returns a factory with more measurements beside those of another.
 
-  Measurements without names get the name `inner`. `measure` is a function of
-  TensorFlow of `seen`, which is at the server. `keeps_record` tells whether the
-  record of a mechanism still holds.
+  Measurements without names get the name `inner`. `build` takes the type of the
+  values and returns two functions. One makes of the values and the result what
+  is measured, a value at the server. The other, of TensorFlow, returns the
+  measurements by name. `keeps_record` tells whether the record of a mechanism
+  still holds.
   """
 
-  @tff.tensorflow.computation(
-    output.measurements.type_signature.member, seen.type_signature.member
-  )
-  def join(measurements, seen):
-    joined = collections.OrderedDict()
-    if isinstance(measurements, collections.OrderedDict):
-      joined.update(measurements)
-    elif tf.nest.flatten(measurements):
-      joined['inner'] = measurements
-    if not keeps_record:
-      joined.pop(MECHANISM, None)
-    joined.update(measure(seen))
-    return joined
+  def build_around(value_type, create_inner):
+    process = create_inner(value_type)
+    see, measure = build(value_type)
 
-  return tff.templates.MeasuredProcessOutput(
-    output.state,
-    output.result,
-    tff.federated_map(join, (output.measurements, seen)),
-  )
+    def trace(state, value, *weight):
+      output = process.next(state, value, *weight)
+      seen = see(value, output.result)
+
+      @tff.tensorflow.computation(
+        output.measurements.type_signature.member, seen.type_signature.member
+      )
+      def join(measurements, seen):
+        joined = collections.OrderedDict()
+        if isinstance(measurements, collections.OrderedDict):
+          joined.update(measurements)
+        elif tf.nest.flatten(measurements):
+          joined['inner'] = measurements
+        if not keeps_record:
+          joined.pop(MECHANISM, None)
+        joined.update(measure(seen))
+        return joined
+
+      return tff.templates.MeasuredProcessOutput(
+        output.state,
+        output.result,
+        tff.federated_map(join, (output.measurements, seen)),
+      )
+
+    return process.initialize, trace
+
+  return wrap_factory(inner, build_around)

@@ -46,13 +46,9 @@ _MAX_SUM_OF_SQUARES = float(np.finfo(np.float32).max)
 
 def check_clipping_norm(name: str, clipping_norm: Any) -> float:
   """Returns `clipping_norm` as a float if an update can be clipped to it."""
-  number = argument_checks.check_positive(name, clipping_norm)
-  if not MIN_CLIPPING_NORM <= number <= MAX_CLIPPING_NORM:
-    raise ValueError(
-      f'`{name}` must be from {MIN_CLIPPING_NORM} to {MAX_CLIPPING_NORM}, so '
-      f'that float32 holds squares, found {clipping_norm!r}.'
-    )
-  return number
+  return argument_checks.check_between(
+    name, clipping_norm, MIN_CLIPPING_NORM, MAX_CLIPPING_NORM
+  )
 
 
 class Clipped(NamedTuple):
@@ -92,7 +88,8 @@ def clip_by_l2_norm(value: Any, clipping_norm: Any) -> Clipped:
     value: A structure of `float16`, `bfloat16`, `float32` or `float64` tensors
       of defined shapes, which may differ in their dtypes.
     clipping_norm: A scalar, a Python number or a tensor of `float32` or
-      `float64`. A number that was rounded to `float32` is not exceeded either.
+      `float64`; infinite to clip nothing, but make zero of the last two lines.
+      A number that was rounded to `float32` is not exceeded either.
       Where it is a tensor that is NaN or below `MIN_CLIPPING_NORM`, the result
       is zero.
 
@@ -127,25 +124,6 @@ def clip_by_l2_norm(value: Any, clipping_norm: Any) -> Clipped:
     value=tf.nest.pack_sequence_as(value, scaled),
     norm=tf.cast(norm, tf.float32),
     was_clipped=tf.cast(is_finite & ~(norm <= clipping_norm), tf.int32),
-    was_zeroed=tf.cast(~is_finite, tf.int32),
-  )
-
-
-def zero_if_not_finite(value: Any) -> Clipped:
-  """Returns `value`, or zero if it is not finite; it clips nothing."""
-  leaves = tf.nest.flatten(value)
-  is_finite = tf.reduce_all(
-    [tf.reduce_all(tf.math.is_finite(leaf)) for leaf in leaves]
-  )
-  kept = tf.cond(
-    is_finite,
-    lambda: [tf.identity(leaf) for leaf in leaves],
-    lambda: [tf.zeros_like(leaf) for leaf in leaves],
-  )
-  return Clipped(
-    value=tf.nest.pack_sequence_as(value, kept),
-    norm=tf.constant(0.0),
-    was_clipped=tf.constant(0),
     was_zeroed=tf.cast(~is_finite, tf.int32),
   )
 

@@ -49,10 +49,9 @@ def local_gaussian_noise_factory(
 
   What is released lies on a grid that depends on s and P alone, to which
   clients' values are rounded towards zero. It does not clip; put it inside a
-  clip. The noise of each client, tensor and round comes from the random numbers
-  of the Linux kernel where the client runs, without which it fails: no secret
-  is in what is sent to clients. There is no key for repeatable runs, since an
-  aggregator cannot tell its clients apart.
+  clip. The noise comes from the random numbers of the Linux kernel where the
+  client runs, without which it fails: no secret is in what is sent to clients.
+  There is no seed, since an aggregator cannot tell its clients apart.
 
   Measurements (those of `inner_agg_factory`, which have no noise, are dropped):
     noise_stddev: s, that on the sum, `float32`.
@@ -145,20 +144,16 @@ def _check_room(share_stddev: float, sum_factory: Any, norm: float) -> None:
   """
   if not isinstance(sum_factory, secure_sum.SecureSumFactory):
     return
-  coarsest = grid.RELATIVE_STEP_OF_SHARES * share_stddev
-  if sum_factory.step > coarsest:
-    raise ValueError(
-      f'`secure_sum_factory` must have steps of at most {coarsest:g}, found '
-      f'{sum_factory.step:g} for the bound {sum_factory.bound:g}: it would '
-      f'round the noise of a client, {share_stddev:g}.'
-    )
   if math.isinf(norm):
     norm = sum_factory.clipping_norm
   least = norm + gaussian.LARGEST_DRAW * share_stddev
+  coarsest = grid.RELATIVE_STEP_OF_SHARES * share_stddev
   # Both bounds were added up by the same steps.
-  if sum_factory.bound < least * (1 - 1e-9):
+  is_wide = sum_factory.bound >= least * (1 - 1e-9)
+  if not is_wide or sum_factory.step > coarsest:
     raise ValueError(
-      f'`secure_sum_factory` must have a bound of at least {least:g}, found '
-      f'{sum_factory.bound:g}: it would clamp the noise of a client, whose '
-      f'`local_noise_stddev` is {share_stddev:g}.'
+      f'`secure_sum_factory` must have a bound of at least {least:g} and steps '
+      f'of at most {coarsest:g}, found {sum_factory.bound:g} and '
+      f'{sum_factory.step:g}: it would clamp or round off the noise of a '
+      f'client, whose `local_noise_stddev` is {share_stddev:g}.'
     )

@@ -1,17 +1,13 @@
 """Means of clients' updates without noise, and what divides a sum by P."""
 
 import collections
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import (
-  clipping,
-  factories,
-  private_mean,
-  values,
-)
+from tff_clipping.aggregators import clipping, factories, private_mean, values
 from tff_clipping.aggregators.factories import SumFactory
 
 
@@ -56,7 +52,10 @@ def fixed_denominator_mean_factory(
     sum_factory: Sums the values. `None` is `tff.aggregators.SumFactory()`.
   """
   clients_per_round = private_mean.check_clients_per_round(clients_per_round)
-  return _mean_factory(sum_factory, clients_per_round)
+  return _mean_factory(
+    sum_factory,
+    lambda: tff.federated_value(np.float64(clients_per_round), tff.SERVER),
+  )
 
 
 def realized_mean_factory(
@@ -76,15 +75,16 @@ def realized_mean_factory(
   Args:
     sum_factory: Sums the values. `None` is `tff.aggregators.SumFactory()`.
   """
-  return _mean_factory(sum_factory, None)
+  return _mean_factory(
+    sum_factory,
+    lambda: tff.federated_sum(tff.federated_value(1, tff.CLIENTS)),
+  )
 
 
 def _mean_factory(
-  sum_factory: SumFactory | None, clients_per_round: float | None
+  sum_factory: SumFactory | None, count: Callable[[], tff.Value]
 ) -> SumFactory:
-  """Divides a sum by a public number, or by that of the clients if `None`."""
-  is_realized = clients_per_round is None
-  count_type = np.int32 if is_realized else np.float64
+  """Divides a sum by a number, which `count` returns at the server."""
 
   def build(value_type, create_inner):
     specs = values.specs_of(value_type)
@@ -99,13 +99,11 @@ def _mean_factory(
 
     wide_type = widen.type_signature.result
     inner = create_inner(wide_type)
-    sum_type = inner.next.type_signature.result.result.member
 
-    @tff.tensorflow.computation(sum_type, count_type)
-    def divide(total, count):
+    def divide(total, number):
       # A sum over no clients is 0, and so is its mean.
       mean = tf.nest.map_structure(
-        lambda t: t / tf.cast(tf.maximum(count, 1), t.dtype), total
+        lambda t: t / tf.cast(tf.maximum(number, 1), t.dtype), total
       )
       return values.narrow(mean, specs)
 
@@ -113,13 +111,11 @@ def _mean_factory(
       if wide_type != value_type:
         value = tff.federated_map(widen, value)
       output = inner.next(state, value)
-      if is_realized:
-        count = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
-      else:
-        count = tff.federated_value(np.float64(clients_per_round), tff.SERVER)
+      given = output.result, count()
+      types = [each.type_signature.member for each in given]
       return tff.templates.MeasuredProcessOutput(
         output.state,
-        tff.federated_map(divide, (output.result, count)),
+        tff.federated_map(tff.tensorflow.computation(divide, *types), given),
         tff.federated_zip(
           collections.OrderedDict(mean_value=output.measurements)
         ),

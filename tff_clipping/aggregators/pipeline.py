@@ -116,11 +116,7 @@ def build_factory(
 def check_cohort(
   total: Any, num_clients: tf.Tensor, least: int, largest: int
 ) -> Any:
-  """Returns a sum, in a graph that fails if the cohort is out of bounds.
-
-  Shares of the noise of n clients tell n, and so whether a client was there. So
-  what is released has the noise of the largest cohort, whatever n is.
-  """
+  """Returns a sum, in a graph that fails if the cohort is out of bounds."""
   checks = [
     tf.debugging.assert_greater_equal(
       num_clients,

@@ -1,8 +1,4 @@
-"""Private means: what most users want, in one call.
-
-Each is the whole `pipeline`, so that a mean knows what it does, and measures it
-as a `Mechanism`.
-"""
+"""Private means: the whole `pipeline` in one call, with its `Mechanism`."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -52,8 +48,6 @@ def dp_mean_factory(
     clipping_norm: c, `float32`; `clipping_norms` where each tensor has one.
     noise_stddev: z c, on the sum, `float32`.
 
-  Nothing that is computed from clients' data is reported without noise.
-
   Args:
     clipping_norm: c, from 1e-12 to 1e19, in the unit of the updates; or a
       sequence c_1, ..., c_K, to which the K tensors of an update are clipped
@@ -78,7 +72,6 @@ def dp_mean_factory(
     clients_per_round,
     sum_factory,
     noise_key=noise_key,
-    multiplier=noise_multiplier,
   )
 
 
@@ -117,8 +110,6 @@ def correlated_dp_mean_factory(
     sum_factory,
     noise_key=noise_key,
     recurrence=recurrence,
-    # A client that takes part moves the draws by c at least.
-    multiplier=noise_multiplier,
   )
 
 

@@ -41,8 +41,7 @@ def secure_sum_factory(
   clients, which ends at 12.1 standard deviations.
 
   `tff.backends.test` and `tff_clipping.runtime` simulate the summation: their
-  server adds up in the clear. `distributed_gaussian_mean_factory` is for a
-  modulus of fewer bits.
+  server adds up in the clear.
 
   Measurements:
     secure_sum_bound: B, `float32`.
@@ -72,7 +71,10 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
     """Initializes the factory; see `secure_sum_factory`."""
     self.clipping_norm = clipping_norm
     self.bound = bound
-    self.step = _power_of_2(bound / _LARGEST)
+    # The least power of 2 that is enough. It is exact: a logarithm has another
+    # last bit on another processor.
+    mantissa, exponent = math.frexp(bound / _LARGEST)
+    self.step = math.ldexp(1.0, exponent - (mantissa == 0.5))
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
@@ -124,13 +126,6 @@ def is_plain_sum(factory: Any, bound: float = 0.0) -> bool:
   if type(factory) is SecureSumFactory:
     return bound <= factory.bound
   return type(factory) is tff.aggregators.SumFactory
-
-
-def _power_of_2(number):
-  """Returns the least power of 2 that is not below a positive number."""
-  # Exactly: a logarithm has another last bit on another processor.
-  mantissa, exponent = math.frexp(number)
-  return math.ldexp(1.0, exponent - (mantissa == 0.5))
 
 
 def _is_out_of_bounds(tensor, bound):

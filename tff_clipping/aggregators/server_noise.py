@@ -23,8 +23,6 @@ from tff_clipping.privacy.correlated_noise import (
   NoiseStrategy,
 )
 
-_SLOTS = 'slots'
-
 # A number of `float32` may be 34 times as large.
 _MIN_STDDEV, _MAX_STDDEV = 1e-37, 1e37
 
@@ -38,15 +36,15 @@ def gaussian_noise_factory(
   """Adds Gaussian noise to every element of an aggregate, at the SERVER.
 
   At SERVER, `inner_agg_factory`'s result + N(0, `noise_stddev`^2), drawn once a
-  round. Around a sum it is the Gaussian mechanism.
+  round.
 
   Guarantee: if one client moves the result of `inner_agg_factory` by at most
   `s` in L2, a round is the Gaussian mechanism with noise multiplier
   `noise_stddev / s`, in the numbers that are released: `aggregators.noise` has
   the theorem. What bounds `s` is a clip, outside or inside: this factory does
-  not clip. An empty cohort gives 0 + noise. An update that is not finite
-  becomes zero. There is no record of a mechanism, so that a run counts as
-  unchecked: `dp_mean_factory` has a record.
+  not clip. An empty cohort gives 0 + noise. An update that is not finite, or
+  whose sum of squares is above the largest `float32`, becomes zero. Without a
+  record of the mechanism a run counts as unchecked: `dp_mean_factory` has one.
 
   Clients' values are rounded towards zero to a grid of at most 2^-29 standard
   deviations. An `inner_agg_factory` other than `tff.aggregators.SumFactory`,
@@ -54,11 +52,8 @@ def gaussian_noise_factory(
   rounded, and the noise is larger by a factor of 1 + 2^-24 sqrt(d), for d
   elements, which pays for the rounding up to a noise multiplier of 32.
 
-  Measurements:
+  Measurements (those of `inner_agg_factory`, which have no noise, are dropped):
     noise_stddev: The standard deviation, `float32`.
-
-  What `inner_agg_factory` measures is dropped: counts of clipped updates, for
-  example, are exact.
 
   State: `privacy_noise`, the seed of the noise, if it takes one; `inner_agg`.
 
@@ -106,9 +101,8 @@ def correlated_noise_factory(
   finite, see `gaussian_noise_factory`.
 
   A state tells a part of the noise of later rounds: keep it secret. A round
-  must not run again once its result is released: two results with the same
-  earlier noise cost more than the plan charges. `programs.run_private_round`
-  never runs it again.
+  must not run again once its result is released, which would cost more than the
+  plan charges; `programs.run_private_round` never runs it again.
 
   What is released lies on a grid, of at most 2^-24 standard deviations of a
   draw, to which clients' values are rounded towards zero. For n elements in T
@@ -118,16 +112,13 @@ def correlated_noise_factory(
   which pays up to `noise_stddev` / `s` = 32. For a larger multiplier of one
   draw, put the clip outside, as `correlated_dp_mean_factory` does.
 
-  Measurements:
+  Measurements (those of `inner_agg_factory`, which have no noise, are dropped):
     noise_stddev: That of one draw, `float32`.
     strategy_digest: A string that differs between strategies.
 
-  What `inner_agg_factory` measures is dropped, as by `gaussian_noise_factory`.
-
-  State: `privacy_noise`, with `round_num` (`int64`), `slots` (`float64`), what
-  is kept of the noises before, with a dimension for them before those of each
-  tensor, and `key` (`int64[2]`, as secret as the noise) if one was given;
-  `inner_agg`.
+  State: `privacy_noise`, with `round_num` (`int64`), `slots` (`float64`, what
+  is kept for each tensor, along a first dimension), and `key` (`int64[2]`, as
+  secret as the noise) if one was given; `inner_agg`.
 
   Args:
     strategy: How the noise of a round depends on the rounds before. Its last
@@ -165,15 +156,13 @@ def noised_sum_factory(
   noise_key: keys.NoiseKey,
   recurrence: NoiseRecurrence | None = None,
   clip: clipping.Clip = clipping.NO_CLIP,
-  multiplier: float = grid.PAID_MULTIPLIER,
   denominator: float = 1.0,
   constants: Mapping[str, Any],
 ) -> SumFactory:
   """Returns the factory of a sum, or mean, with noise of the server.
 
   `noise_stddev` is that of a draw, and `recurrence` says how noise follows from
-  the draws. `multiplier` is the most that the noise multiplier of all rounds
-  can be, where it is known. `constants` are the measurements.
+  the draws. `constants` are the measurements.
   """
   noise_key = check_noise_key(noise_key)
   num_steps, shift = 1, 0.0
@@ -186,15 +175,17 @@ def noised_sum_factory(
   def build(value_type):
     clip_value = clip.build(value_type)
     specs = tf.nest.flatten(values.specs_of(value_type))
+    # A client that takes part moves the draws by the clipping norm at least, so
+    # that the noise multiplier of all rounds is not above this one.
     stddev = noise_stddev * grid.noise_factor(
-      values.size_of(value_type), shift, multiplier
+      values.size_of(value_type), shift, noise_stddev / clip.norm
     )
 
     def initial():
       state = keys.initial_state(noise_key)
       if recurrence is not None:
         state[keys.ROUND] = tf.constant(0, tf.int64)
-        state[_SLOTS] = [
+        state['slots'] = [
           tf.zeros([recurrence.num_slots, *spec.shape], tf.float64)
           for spec in specs
         ]
@@ -213,7 +204,7 @@ def noised_sum_factory(
         after = keys.next_state(state)
       else:
         noises, slots = stream.next_noise(
-          recurrence, stddev, key, state[keys.ROUND], list(state[_SLOTS])
+          recurrence, stddev, key, state[keys.ROUND], list(state['slots'])
         )
         after = keys.next_state(state, slots=slots)
       noised = gaussian.add_noise(
@@ -245,14 +236,9 @@ def check_noise_key(noise_key: Any) -> keys.NoiseKey:
 
 def check_noise_stddev(noise_stddev: Any) -> float:
   """Returns a standard deviation as a float, if `float32` holds such noise."""
-  number = argument_checks.check_positive('noise_stddev', noise_stddev)
-  if not _MIN_STDDEV <= number <= _MAX_STDDEV:
-    raise ValueError(
-      f'`noise_stddev` must be at least {_MIN_STDDEV} and at most '
-      f'{_MAX_STDDEV}, found {noise_stddev!r}: `float32` holds no draws '
-      'of another.'
-    )
-  return number
+  return argument_checks.check_between(
+    'noise_stddev', noise_stddev, _MIN_STDDEV, _MAX_STDDEV
+  )
 
 
 def check_strategy(strategy: Any) -> NoiseRecurrence:
@@ -267,11 +253,10 @@ def check_strategy(strategy: Any) -> NoiseRecurrence:
 
 
 def strategy_digest(recurrence: NoiseRecurrence) -> str:
-  """Returns a string that differs between streams of noise.
+  """Returns a string that differs between streams of noise, to the last bit.
 
-  It is a digest of the tables, to the last bit. A strategy that is written to
-  a file and read back keeps its digest. A strategy that is optimised anew may
-  have another digest, on another processor or with another version of SciPy.
+  A strategy that is read back from a file keeps it. A strategy that is
+  optimised anew may have another, on another processor or with another SciPy.
   """
   digest = hashlib.blake2b(digest_size=8)
   for name, table in recurrence._asdict().items():

@@ -43,25 +43,21 @@ def transformed_factory(
       raise TypeError(f'`{name}` must be a function, found {function!r}.')
 
   def build(value_type, create_inner):
-    sent, sent_type = None, value_type
-    if before is not None:
-      sent = tff.tensorflow.computation(lambda x: before(x), value_type)
-      sent_type = sent.type_signature.result
-    process = create_inner(sent_type)
-    received = None
-    if after is not None:
-      result_type = process.next.type_signature.result.result.member
-      received = tff.tensorflow.computation(lambda x: after(x), result_type)
+    sent = tff.tensorflow.computation(
+      lambda x: before(x) if before else x, value_type
+    )
+    process = create_inner(sent.type_signature.result)
+    result_type = process.next.type_signature.result.result.member
+    received = tff.tensorflow.computation(
+      lambda x: after(x) if after else x, result_type
+    )
 
     def trace(state, value):
-      if sent is not None:
-        value = tff.federated_map(sent, value)
-      output = process.next(state, value)
-      result = output.result
-      if received is not None:
-        result = tff.federated_map(received, result)
+      output = process.next(state, tff.federated_map(sent, value))
       return tff.templates.MeasuredProcessOutput(
-        output.state, result, output.measurements
+        output.state,
+        tff.federated_map(received, output.result),
+        output.measurements,
       )
 
     return process.initialize, trace

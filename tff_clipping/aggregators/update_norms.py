@@ -48,60 +48,47 @@ def add_update_norm_measurements(
 
   Args:
     inner_agg_factory: Aggregates the values; weighted or not.
-    clipping_norm: The norm that the share of longer updates is measured for,
-      from 1e-12 to 1e19. Nothing is clipped to it.
+    clipping_norm: The norm for the share of longer updates, 1e-12 to 1e19.
 
   Source: Sec. 2.2, where the clipping norm is half the mean norm of the updates
     of an unclipped run, and Figs. 1 and 2.
   """
-  factories.check_factory('inner_agg_factory', inner_agg_factory)
   if clipping_norm is not None:
     clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
 
-  def build(value_type, create_inner):
-    inner = create_inner(value_type)
+  def build(value_type):
     norm = tff.tensorflow.computation(l2_clip.l2_norm, value_type)
+    return (
+      lambda value, _: client_rows.stack(tff.federated_map(norm, value)),
+      lambda norms: _statistics(norms, clipping_norm),
+    )
 
-    def trace(state, value, *weight):
-      output = inner.next(state, value, *weight)
-      norms = client_rows.stack(tff.federated_map(norm, value))
-      return factories.measure_beside(
-        output,
-        norms,
-        lambda norms: _statistics(norms, clipping_norm),
-        # The statistics are exact.
-        keeps_record=False,
-      )
-
-    return inner.initialize, trace
-
-  return factories.wrap_factory(inner_agg_factory, build)
+  # The statistics are exact.
+  return factories.measuring_factory(
+    inner_agg_factory, build, keeps_record=False
+  )
 
 
 def _statistics(norms, clipping_norm):
   """Returns the statistics of `norms`, a vector of `float64`."""
   is_finite = tf.math.is_finite(norms)
   finite = tf.boolean_mask(norms, is_finite)
-  count = tf.cast(tf.size(finite), tf.float64)
-
-  def mean(values):
-    return tf.math.divide_no_nan(tf.reduce_sum(values), count)
-
-  deviations = tf.square(finite - mean(finite))
-  least, greatest = (
-    tf.where(count > 0, extreme, tf.zeros_like(extreme))
-    for extreme in (tf.reduce_min(finite), tf.reduce_max(finite))
+  # All is 0 where there is none.
+  finite = tf.cond(
+    tf.size(finite) > 0, lambda: finite, lambda: tf.zeros([1], tf.float64)
   )
   result = collections.OrderedDict(
-    update_norm_mean=tf.cast(mean(finite), tf.float32),
-    update_norm_std=tf.cast(tf.sqrt(mean(deviations)), tf.float32),
-    update_norm_min=tf.cast(least, tf.float32),
-    update_norm_max=tf.cast(greatest, tf.float32),
+    update_norm_mean=tf.reduce_mean(finite),
+    update_norm_std=tf.math.reduce_std(finite),
+    update_norm_min=tf.reduce_min(finite),
+    update_norm_max=tf.reduce_max(finite),
+  )
+  if clipping_norm is not None:
+    is_longer = tf.cast(finite > clipping_norm, tf.float64)
+    result['clipped_fraction'] = tf.reduce_mean(is_longer)
+  return collections.OrderedDict(
+    {name: tf.cast(each, tf.float32) for name, each in result.items()},
     update_norm_nonfinite_count=tf.math.count_nonzero(
       ~is_finite, dtype=tf.int32
     ),
   )
-  if clipping_norm is not None:
-    is_longer = tf.cast(finite > clipping_norm, tf.float64)
-    result['clipped_fraction'] = tf.cast(mean(is_longer), tf.float32)
-  return result

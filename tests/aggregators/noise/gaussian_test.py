@@ -138,17 +138,6 @@ def test_compiled_draws_have_the_bits_of_operations(stddev, size):
   np.testing.assert_array_equal(graph(key), draw(key))
 
 
-def test_noise_of_unknown_shape_is_refused():
-  @tf.function(input_signature=[tf.TensorSpec([None], tf.float64)])
-  def add_noise(value):
-    return gaussian.add_gaussian_noise(
-      value, 1.0, tf.constant([1, 2], tf.int64)
-    )
-
-  with pytest.raises(ValueError, match=r'`shapes` must be known .*\(None,\)'):
-    add_noise.get_concrete_function()
-
-
 def test_other_keys_give_other_noise():
   draws = [
     gaussian.draw_gaussian([[20_000]], 0.3, tf.constant(key, tf.int64))[0]

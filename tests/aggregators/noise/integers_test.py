@@ -29,9 +29,12 @@ def test_wide_noise_is_a_sum_of_two_from_a_table(stddev):
 
 
 def test_shares_are_as_private_as_one_draw():
-  # Kairouz et al. 2021, Theorem 1: tau for 1e9 clients with the least noise.
-  log_tau = math.log(10 * 1e9) - 2 * math.pi**2 * 8.0**2 / 2
-  assert log_tau < -600
+  # Kairouz et al. 2021, Theorem 1: tau sqrt(d), for the least noise, the
+  # clients that 32 bits count, and more elements than a grid takes.
+  log_tau = math.log(10 * 2**31) - 2 * math.pi**2 * 8.0**2 / 2
+  num_elements = 2**33
+  assert num_elements * num_elements / 4 > 2**63
+  assert log_tau + math.log(num_elements) / 2 < -590
 
 
 def _excess(draws, stddev):

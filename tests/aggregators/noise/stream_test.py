@@ -165,14 +165,7 @@ def _shift_by_sums(recurrence):
     total += (2.0**-29 + 2 * of_mean) ** 2
     noise = np.eye(num_rounds)[round_num] + read @ of_draws
     noise_size = 40 * np.linalg.norm(noise)
-    # Noises are multiples of a step: exact.
-    moved = [
-      {k, w} <= {0, 1} and k * w == 0 for k, w in zip(keep, write, strict=True)
-    ]
-    mixed = 1 - np.array(moved)
-    roundings.append(
-      unit * mixed * (np.abs(keep) * size + np.abs(write) * noise_size)
-    )
+    roundings.append(unit * (np.abs(keep) * size + np.abs(write) * noise_size))
     steps.append(np.diag(np.abs(keep)))
     of_draws = keep[:, np.newaxis] * of_draws + np.outer(write, noise)
   return math.sqrt(total)
@@ -245,7 +238,7 @@ def test_noises_that_float64_does_not_hold_are_refused(
 
 def test_noise_pays_for_the_shift_up_to_a_multiplier_of_32():
   shift = 1e-3
-  factor = grid.noise_factor(16, shift)
+  factor = grid.noise_factor(16, shift, 0.0)
   # Four for the root of 16 elements.
   for multiplier in (1, 32):
     moved = 1 / (multiplier * factor) + 4 * shift
@@ -256,6 +249,6 @@ def test_noise_pays_for_the_shift_up_to_a_multiplier_of_32():
   assert 1 / (100 * factor) + 4 * shift == pytest.approx(1 / 100, rel=1e-12)
   assert factor > grid.noise_factor(16, shift, 2.0)
   with pytest.raises(ValueError, match='must be by at most 0.0156'):
-    grid.noise_factor(16, 1 / 200)
+    grid.noise_factor(16, 1 / 200, 0.0)
   with pytest.raises(ValueError, match='a strategy for fewer rounds'):
-    grid.noise_factor(16, math.inf)
+    grid.noise_factor(16, math.inf, 0.0)

@@ -264,7 +264,7 @@ _ROWS = np.repeat(np.arange(10), 60)
     ('iid', _ROWS, dict(num_clients=0), '`num_clients` must be .* found 0'),
     ('iid', _ROWS, dict(num_clients=601), '`num_clients` .* 600 .* found 601'),
     ('iid', _ROWS, dict(examples_per_client=601), '600 examples, found 601'),
-    ('iid', _ROWS, dict(seed=-1), '`seed` must be from 0 .* found -1'),
+    ('iid', _ROWS, dict(seed=-1), '`seed` must be at least 0, found -1'),
     ('iid', _ROWS[:0], {}, '`labels` must have an example, found none'),
     # 46% of 200.
     (

@@ -34,8 +34,8 @@ def add_gaussian_noise(value: Any, stddev: Any, key: tf.Tensor) -> Any:
     value: A structure of `float64` tensors of defined shapes. If it is not on
       the grid, it is rounded, and two values may differ by a step more in each
       element.
-    stddev: The standard deviation: a number or a scalar tensor. It is public.
-    key: An `int64` tensor of shape [2]. No two calls may share a key.
+    stddev: As for `draw_gaussian`.
+    key: As for `draw_gaussian`.
   """
   shapes = [leaf.shape for leaf in tf.nest.flatten(value)]
   noises = draw_gaussian(shapes, stddev, key)
@@ -59,16 +59,8 @@ def draw_gaussian(
     shapes: Of the `float64` tensors to return; fully defined.
     stddev: The standard deviation: a number or a scalar tensor. It is public.
     key: An `int64` tensor of shape [2]. No two calls may share a key.
-
-  Raises:
-    ValueError: If a dimension is not known.
   """
   sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
-  if None in sizes:
-    raise ValueError(
-      '`shapes` must be known when the graph is built, found '
-      f'{shapes[sizes.index(None)]}.'
-    )
   size = sum(sizes)
   if not size:
     return [tf.zeros(shape, tf.float64) for shape in shapes]

@@ -13,8 +13,8 @@ import tensorflow as tf
 RELATIVE_STEP = 2.0**-29
 RELATIVE_STEP_OF_SHARES = 2.0**-16
 
-# The noise multiplier up to which rounding is paid for, if it is not known.
-PAID_MULTIPLIER = 32.0
+# The noise multiplier up to which rounding is always paid for.
+_PAID_MULTIPLIER = 32.0
 
 # What is between this and its inverse is a normal number of `float32`, as is
 # its product with a 32-bit integer.
@@ -80,9 +80,7 @@ def round_noise(noise: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
   return tf.floor(noise / step + 0.5) * step
 
 
-def noise_factor(
-  dim: int, shift: float, multiplier: float = PAID_MULTIPLIER
-) -> float:
+def noise_factor(dim: int, shift: float, multiplier: float) -> float:
   """Returns by how much noise is to be larger to pay for rounding.
 
   Let two sums of d elements differ by v, and by up to v + sqrt(d) `shift` s'
@@ -97,7 +95,7 @@ def noise_factor(
     ValueError: If rounding takes more than half of the multiplier.
   """
   moved = shift * math.sqrt(dim)
-  paid = max(multiplier, PAID_MULTIPLIER)
+  paid = max(multiplier, _PAID_MULTIPLIER)
   if not moved * paid <= 0.5:
     raise ValueError(
       f'Values of {dim:,} elements are rounded by {moved:.3g} standard '

@@ -1,9 +1,6 @@
 """Noise in integers, of which each client adds a share: Theorem 3.
 
 All of it is in steps of an integer grid, to which clients round their values.
-
-Source: Kairouz et al. 2021, "The distributed discrete Gaussian mechanism for
-federated learning with secure aggregation".
 """
 
 import dataclasses
@@ -46,8 +43,7 @@ class Grid:
     scale: Steps for each unit of the values.
     sensitivity: The largest norm of a rounded vector, in steps.
     share_stddev: The parameter of one client's discrete Gaussian, in steps.
-    modulus: Of the sum, a power of 2. What wraps costs accuracy, and never
-      privacy: the remainder of a sum is a function of the sum.
+    modulus: Of the sum, a power of 2.
   """
 
   scale: float
@@ -85,7 +81,8 @@ def choose_grid(
       elements; if so few clients cannot bear the noise of so many elements, so
       many clients do not fit into 62 bits, or the noise not into `bits`.
 
-  Source: Kairouz et al. 2021, Theorem 1 and Sec. 4.2 and 4.4.
+  Source: Kairouz et al. 2021, "The distributed discrete Gaussian mechanism for
+    federated learning with secure aggregation", Theorem 1, Sec. 4.2 and 4.4.
   """
   shares = noise_multiplier / math.sqrt(min_clients)
   least = _MIN_STDDEV / shares

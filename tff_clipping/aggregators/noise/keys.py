@@ -1,9 +1,8 @@
 """The keys of noise: fresh whenever a round runs, or of a seed that was given.
 
 A key has 128 bits. All noise of a key is a function of the key, so that no two
-draws may share one. A seed is for tests and simulations: noise is then a
-function of the seed, the round and the tensor, and whoever knows the seed can
-subtract the noise.
+draws may share one. Whoever knows a seed can subtract the noise: it is for
+tests and simulations.
 
 With a seed, the state of noise has `key` (`int64[2]`, as secret as the noise)
 and `round_num` (`int64`). Fresh noise needs neither.
@@ -65,15 +64,15 @@ def draw_words(
   )
 
 
-def derive_key(key: tf.Tensor, first: Any, second: Any = 0) -> tf.Tensor:
-  """Returns the key that belongs to two counters, all 128 bits of it new.
+def derive_key(key: tf.Tensor, counter: Any) -> tf.Tensor:
+  """Returns the key that belongs to a counter, all 128 bits of it new.
 
-  Without `key`, nothing tells the keys of two pairs from independent ones. No
-  pair of integers, `first` and `second`, may come twice for one `key`.
+  Without `key`, nothing tells the keys of two counters from independent ones.
+  No `counter` may come twice for one `key`.
   """
   # Different counters give different seeds, moved by a secret number.
-  counters = tf.stack([tf.cast(first, tf.int64), tf.cast(second, tf.int64)])
-  return draw_words(draw_words(key, [2]) + counters, [2])
+  moved = draw_words(key, [2]) + tf.stack([tf.cast(counter, tf.int64), 0])
+  return draw_words(moved, [2])
 
 
 def initial_state(noise_key: NoiseKey) -> collections.OrderedDict:

@@ -116,11 +116,7 @@ def rounding_shift(recurrence: NoiseRecurrence) -> float:
     noise_size = _TAIL * np.sqrt(variance)
     if not np.abs(read) @ size + noise_size <= _LARGEST_NOISE:
       return math.inf
-    # Noises are exact, and so is what is moved, not mixed.
-    is_rounded = ~(
-      _is_whole(keep) & _is_whole(write) & ((keep == 0) | (write == 0))
-    )
-    error = np.abs(keep) * error + of_sum * is_rounded * (
+    error = np.abs(keep) * error + of_sum * (
       np.abs(keep) * size + np.abs(write) * noise_size
     )
     crossed = np.outer(keep * from_slots, write)
@@ -131,11 +127,6 @@ def rounding_shift(recurrence: NoiseRecurrence) -> float:
       + variance * np.outer(write, write)
     )
   return float(np.sqrt(total))
-
-
-def _is_whole(weights: np.ndarray) -> np.ndarray:
-  """Returns which weights are 0, 1 or -1."""
-  return (weights == 0) | (np.abs(weights) == 1)
 
 
 def _column(weights: tf.Tensor, slot: tf.Tensor) -> tf.Tensor:
