@@ -64,15 +64,9 @@ def _step(process, data):
   ), output.metrics
 
 
-@pytest.mark.parametrize(
-  'optimizer',
-  [
-    tff.learning.optimizers.build_sgdm(0.1, momentum=0.9),
-    tff.learning.optimizers.build_adam(0.1),
-  ],
-)
-def test_other_optimizers_go_into_the_direction_too(optimizer):
-  update, _ = _step(_build(_audited(), optimizer), [_canary(5)])
+def test_other_optimizers_go_into_the_direction_too():
+  adam = tff.learning.optimizers.build_adam(0.1)
+  update, _ = _step(_build(_audited(), adam), [_canary(5)])
   cosine = update @ _CANARIES.direction(5) / np.linalg.norm(update)
   assert cosine == pytest.approx(1, abs=1e-4)
 
@@ -96,22 +90,17 @@ def test_metrics_are_of_clients_alone():
   assert metrics['client_work']['train']['num_examples'] == 8
 
 
-def test_runs_in_our_fed_avg():
-  process = learning.build_fed_avg(_audited(), **linear_models.WORK)
-  update, _ = _step(process, [_canary(-2).unbatch()])
-  np.testing.assert_allclose(update, 20 * _CANARIES.direction(-2), atol=1e-4)
-
-
 @pytest.mark.parametrize(
   ('step', 'length'),
   [
+    (steps.Sgd(), 20),
     # 10, and then 10 + 0.9 * 10.
     (steps.Momentum(0.9), 29),
     # 10, and then 10 less 0.1 * 10.
     (steps.Proximal(1.0), 19),
   ],
 )
-def test_a_canary_takes_as_many_other_steps_as_a_client(step, length):
+def test_a_canary_takes_the_local_steps_of_our_fed_avg(step, length):
   process = learning.build_fed_avg(
     _audited(), local_step=step, **linear_models.WORK
   )

@@ -28,12 +28,6 @@ def _functional():
   return tf.keras.Model(inputs, tf.keras.layers.Dense(1)(inputs))
 
 
-def _sequential():
-  return tf.keras.Sequential(
-    [tf.keras.Input((linear_models.DIMENSION,)), tf.keras.layers.Dense(1)]
-  )
-
-
 def _model_fn(keras_model):
   return tff.learning.models.from_keras_model(
     keras_model(),
@@ -67,8 +61,7 @@ def _use(model):
 @pytest.mark.parametrize(
   ('builder', 'keras_model'),
   [
-    ('fed_avg', _functional),
-    ('model_clipping', _sequential),
+    ('model_clipping', _functional),
     ('fed_avg', _Subclassed),
   ],
 )

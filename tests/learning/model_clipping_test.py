@@ -14,6 +14,7 @@ _LOCAL_STEPS = 4
 _BATCH_SIZE = 2
 _CLIENT_LEARNING_RATE = 0.1
 _SERVER_LEARNING_RATE = 0.7
+_CLIPPING_NORM = 0.95
 _SEED = 5
 _COHORTS = (('00000', '00002'), ('00001', '00000', '00002'), ('00001',))
 
@@ -24,19 +25,20 @@ def store(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def clipping_all(store):
-  """A process that clips every model, compiled once for all tests."""
-  return _build(store, clipping_norm=0.4, measure_updates=True)
+def process(store):
+  """A process without noise, compiled once for all tests."""
+  return _build(store, measure_updates=True)
 
 
 @pytest.fixture(scope='module')
 def private(store):
   """One with noise that is not worth mentioning, for two clients a round."""
-  return _private(store, clients_per_round=2)
+  return _private(store)
 
 
-def _settings(store):
-  return dict(
+def _build(store, **kwargs):
+  settings = dict(
+    clipping_norm=_CLIPPING_NORM,
     local_steps=_LOCAL_STEPS,
     batch_size=_BATCH_SIZE,
     client_learning_rate=_CLIENT_LEARNING_RATE,
@@ -44,11 +46,8 @@ def _settings(store):
     client_store=store,
     seed=_SEED,
   )
-
-
-def _build(store, **kwargs):
   return learning.build_model_clipping_fed_avg(
-    linear_models.model_fn, **{**_settings(store), **kwargs}
+    linear_models.model_fn, **settings | kwargs
   )
 
 
@@ -65,7 +64,7 @@ def _local_model(x, client_id, t):
   )
 
 
-def _pseudocode(cohorts, clipping_norm):
+def _pseudocode(cohorts):
   """x^{t+1} = x^t + eta_g (mean of clip(x_i^{t,Q}, c) - x^t), in NumPy."""
   x = np.ones(linear_models.DIMENSION)
   models, norms, updates = [x], [], []
@@ -74,7 +73,7 @@ def _pseudocode(cohorts, clipping_norm):
     norms.append([np.linalg.norm(model) for model in local_models])
     updates.append([np.linalg.norm(model - x) for model in local_models])
     clipped = [
-      model * min(1, clipping_norm / norm)
+      model * min(1, _CLIPPING_NORM / norm)
       for model, norm in zip(local_models, norms[-1], strict=True)
     ]
     x = x + _SERVER_LEARNING_RATE * (np.mean(clipped, axis=0) - x)
@@ -83,52 +82,34 @@ def _pseudocode(cohorts, clipping_norm):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('clipping_norm', [0.4, 0.95])
-def test_follows_the_pseudocode(store, clipping_all, clipping_norm):
-  process = clipping_all
-  if clipping_norm != 0.4:
-    process = _build(store, clipping_norm=clipping_norm, measure_updates=True)
+def test_follows_the_pseudocode(process):
   models, metrics = linear_models.run(process, _COHORTS)
-  norms = _assert_follows_the_pseudocode(models, metrics, clipping_norm)
-  # All are clipped by the first, and some by the second.
-  assert (norms > 0.4).all()
-  assert 0 < np.sum(norms > 0.95) < len(norms)
-
-
-def _assert_follows_the_pseudocode(models, metrics, clipping_norm):
-  """Returns the norms of all local models."""
-  expected, norms, updates = _pseudocode(_COHORTS, clipping_norm)
+  expected, norms, updates = _pseudocode(_COHORTS)
   np.testing.assert_allclose(models, expected, atol=1e-5)
   for found, of_round, before_clip in zip(metrics, norms, updates, strict=True):
     work = found['client_work']
     np.testing.assert_allclose(work['model_norm'], of_round, rtol=1e-5)
     np.testing.assert_allclose(work['update_norm'], before_clip, rtol=1e-4)
-  return np.concatenate(norms)
+  # Some models are clipped, and others are not.
+  norms = np.concatenate(norms)
+  assert 0 < np.sum(norms > _CLIPPING_NORM) < len(norms)
 
 
-@pytest.mark.slow
-def test_a_large_threshold_is_fed_avg(store):
-  plain = learning.build_fed_avg(linear_models.model_fn, **_settings(store))
-  expected, _ = linear_models.run(plain, _COHORTS)
-  models, _ = linear_models.run(_build(store, clipping_norm=1e3), _COHORTS)
-  np.testing.assert_allclose(models, expected, atol=1e-6)
-
-
-def test_an_empty_cohort_changes_nothing(clipping_all):
-  models, _ = linear_models.run(clipping_all, [()])
+def test_an_empty_cohort_changes_nothing(process):
+  models, _ = linear_models.run(process, [()])
   np.testing.assert_array_equal(models[0], models[1])
 
 
-def test_a_model_that_is_not_finite_is_sent_as_zeros(clipping_all):
+def test_a_model_that_is_not_finite_is_sent_as_zeros(process):
   # Of one of the client's examples the model predicts what is beyond `float32`.
   features = linear_models.examples()['x'][linear_models.PARTITION[1][0]]
   start = 3e38 * np.sign(features)
   assert features @ start.astype(float) > np.finfo(np.float32).max
-  state = clipping_all.set_model_weights(
-    clipping_all.initialize(), linear_models.weights(start)
+  state = process.set_model_weights(
+    process.initialize(), linear_models.weights(start)
   )
-  output = clipping_all.next(state, ['00001'])
-  (model,) = clipping_all.get_model_weights(output.state).trainable
+  output = process.next(state, ['00001'])
+  (model,) = process.get_model_weights(output.state).trainable
   # x + eta_g (0 - x).
   np.testing.assert_allclose(
     model[:, 0], (1 - _SERVER_LEARNING_RATE) * start, rtol=1e-5
@@ -149,21 +130,19 @@ def test_bad_thresholds_raise(store, clipping_norm, error, message):
     _build(store, clipping_norm=clipping_norm)
 
 
-def _private(store, clients_per_round, noise_multiplier=1e-12, **kwargs):
+def _private(store, noise_multiplier=1e-12):
   """A process with noise on clipped models, by default not worth mentioning."""
   return _build(
     store,
-    clipping_norm=0.4,
     model_aggregator=aggregators.dp_mean_factory(
-      clipping_norm=0.4,
+      clipping_norm=_CLIPPING_NORM,
       noise_multiplier=noise_multiplier,
-      clients_per_round=clients_per_round,
+      clients_per_round=2,
     ),
-    **kwargs,
   )
 
 
-def _sum_after(process, cohort, start, clients_per_round):
+def _sum_after(process, cohort, start):
   """Returns the sum of what a cohort sends in a round from a model."""
   state = process.set_model_weights(
     process.initialize(), linear_models.weights(start)
@@ -172,13 +151,13 @@ def _sum_after(process, cohort, start, clients_per_round):
     process.next(state, list(cohort)).state
   ).trainable[0]
   mean = start + (moved.ravel() - start) / _SERVER_LEARNING_RATE
-  return clients_per_round * mean
+  return 2 * mean
 
 
 @pytest.mark.slow
-def test_noise_on_models_changes_nothing_else(private, clipping_all):
+def test_noise_on_models_changes_nothing_else(private, process):
   cohorts = [('00000', '00002'), ('00001', '00002')]
-  expected, _ = linear_models.run(clipping_all, cohorts)
+  expected, _ = linear_models.run(process, cohorts)
   models, _ = linear_models.run(private, cohorts)
   np.testing.assert_allclose(models, expected, atol=1e-6)
 
@@ -191,14 +170,14 @@ def test_neighbouring_cohorts_of_models_are_charged_for(private, length):
   # However long the global model has become by the noise of earlier rounds.
   start = np.full(linear_models.DIMENSION, length / np.sqrt(3), np.float32)
   one, other, alone, nobody = (
-    _sum_after(private, cohort, start, 2)
+    _sum_after(private, cohort, start)
     for cohort in (('00000', '00001'), ('00000', '00002'), ('00000',), ())
   )
   # Models and sums are of `float32`.
   slack = 1e-5 * max(length, 1)
-  assert np.linalg.norm(one - other) <= 2 * 0.4 + slack
+  assert np.linalg.norm(one - other) <= 2 * _CLIPPING_NORM + slack
   for with_one, without in ((one, alone), (other, alone), (alone, nobody)):
-    assert np.linalg.norm(with_one - without) <= 0.4 + slack
+    assert np.linalg.norm(with_one - without) <= _CLIPPING_NORM + slack
 
 
 @pytest.mark.slow
@@ -211,10 +190,11 @@ def test_ledgers_take_noise_on_models_with_their_plan(store):
     noise_multiplier=5.0,
     sampling='fixed_size',
   )
-  process = _private(store, 2, noise_multiplier=5.0)
+  process = _private(store, noise_multiplier=5.0)
   process_checks.check_process(process, plan)
   metrics = process.next(process.initialize(), ['00000', '00001']).metrics
-  assert records.check_mechanism(metrics, plan).clipping_norm == 0.4
+  record = records.check_mechanism(metrics, plan)
+  assert record.clipping_norm == _CLIPPING_NORM
   more = dataclasses.replace(plan, noise_multiplier=5.1)
   with pytest.raises(ValueError, match="must have the plan's `noise_multipl"):
     records.check_mechanism(metrics, more)
@@ -223,4 +203,4 @@ def test_ledgers_take_noise_on_models_with_their_plan(store):
 def test_weighted_aggregators_of_models_are_refused(store):
   for other in (0.4, tff.aggregators.MeanFactory()):
     with pytest.raises(TypeError, match='`model_aggregator` must be'):
-      _build(store, clipping_norm=0.4, model_aggregator=other)
+      _build(store, model_aggregator=other)
