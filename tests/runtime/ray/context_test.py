@@ -15,10 +15,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
-from tests import processes
+from tests import noise_strategies, processes
 from tests.learning import linear_models
 from tests.runtime.ray import rounds
-from tff_clipping import aggregators, learning, privacy, runtime
+from tff_clipping import aggregators, learning, runtime
 from tff_clipping.runtime import environment
 
 # One Ray at a time: several are slow to start.
@@ -39,24 +39,17 @@ def context():
   assert not processes.descendants(os.getpid()), 'Something is left.'
 
 
-_DP = dict(
-  clipping_norm=0.1,
-  noise_multiplier=1.1,
-  clients_per_round=3,
-  noise_key=(3, 4),
-)
 _AGGREGATORS = {
+  # The sums of floats depend on their order.
   'fed_avg': lambda: None,
-  'dp_fed_avg_secure': lambda: aggregators.dp_mean_factory(
-    **_DP, sum_factory=aggregators.secure_sum_factory(0.1)
-  ),
-  'dp_fed_avg_correlated': lambda: aggregators.correlated_dp_mean_factory(
-    **_DP,
-    strategy=privacy.blt_strategy(
-      num_rounds=3,
-      participation=privacy.Participation(min_separation=3),
-      num_buffers=2,
-    ),
+  # The server keeps something, and sums are secure.
+  'private': lambda: aggregators.correlated_dp_mean_factory(
+    clipping_norm=0.1,
+    noise_multiplier=1.1,
+    clients_per_round=3,
+    strategy=noise_strategies.blt(2),
+    sum_factory=aggregators.secure_sum_factory(0.1),
+    noise_key=(3, 4),
   ),
 }
 
@@ -79,7 +72,7 @@ def test_training_has_the_bits_of_the_in_process_runtime(
   def train():
     state = process.initialize()
     outputs = []
-    for first in range(3):
+    for first in range(2):
       output = process.next(state, list(store.client_ids[first:]))
       state = output.state
       outputs.append(output)
@@ -118,16 +111,15 @@ def test_client_values_of_all_kinds(context):
   np.testing.assert_array_equal(result, [36 + 4 + 3, 36 + 4 + 1.5])
 
 
-def test_no_clients_and_fewer_than_shards(context):
+def test_few_clients_and_a_clients_error_are_as_in_process(context):
+  @tff.federated_computation(_INT_CLIENTS)
+  def comp(values):
+    return tff.federated_secure_sum(values, max_input=10)
+
   tff.framework.set_default_context(context)
-  comp = _secure_sum()
+  # None, and fewer than shards.
   assert comp([]) == 0
   assert comp([5]) == 5
-
-
-def test_a_clients_error_is_as_in_process(context):
-  tff.framework.set_default_context(context)
-  comp = _secure_sum()
   with pytest.raises(runtime.ClientError, match=r'Client 4 of 5 failed \(11\)'):
     comp([1, 2, 3, 4, 11])
   assert comp([1, 2, 3]) == 6
@@ -216,11 +208,3 @@ def test_a_node_that_differs_is_refused(context, changed, paths, message):
   worker.check_node('node 7', environment.versions(), ('/',))
   with pytest.raises(RuntimeError, match=message):
     worker.check_node('node 7', environment.versions() | changed, paths)
-
-
-def _secure_sum():
-  @tff.federated_computation(_INT_CLIENTS)
-  def comp(values):
-    return tff.federated_secure_sum(values, max_input=10)
-
-  return comp

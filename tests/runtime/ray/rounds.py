@@ -68,7 +68,7 @@ def when_clients_work(
 def main(folder: str) -> None:
   """Runs the rounds."""
   comp = build_slow_sum(pathlib.Path(folder), seconds=0.2)
-  with runtime.set_ray_context(num_workers=2):
+  with runtime.set_ray_context(num_workers=1):
     while True:
       print(comp(FLOATS), flush=True)
 

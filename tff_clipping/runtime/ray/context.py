@@ -33,8 +33,10 @@ from tff_clipping.runtime.tensorflow_computation import (
 _LOOPBACK = '127.0.0.1'
 
 
-class RayContext(tff.framework.SyncContext, contextlib.AbstractContextManager):
+class RayContext(tff.framework.SyncContext, contextlib.ExitStack):
   """A TFF execution context that runs clients on a Ray cluster.
+
+  `close` ends the workers, and the Ray that was started here.
 
   Attributes:
     num_shards: The number of shards in which the clients are added up.
@@ -44,6 +46,7 @@ class RayContext(tff.framework.SyncContext, contextlib.AbstractContextManager):
     self, address: str | None, num_shards: int | None, **workers: Any
   ):
     """Connects to a cluster, and starts `Workers`; see `set_ray_context`."""
+    super().__init__()
     self._server = InProcessContext()
     # Of what has been compiled, the reference to its serialized form.
     self._sent: weakref.WeakKeyDictionary[MapReduceRound, ray.ObjectRef] = (
@@ -55,23 +58,15 @@ class RayContext(tff.framework.SyncContext, contextlib.AbstractContextManager):
     )
     with contextlib.ExitStack() as stack:
       _connect(address, num_cpus=num_workers * threads, stack=stack)
-      self._workers = Workers(**workers)
-      stack.callback(self._workers.close)
+      self._workers = Workers(**workers, stack=stack)
       # Not in the main thread: Ray does not let through what a signal's handler
       # raises in the midst of its work.
       self._thread = concurrent.futures.ThreadPoolExecutor(1, 'ray')
       stack.callback(self._thread.shutdown, wait=False)
-      self._open = stack.pop_all()
+      self.enter_context(stack.pop_all())
     self.num_shards = num_shards or self._workers.size
     atexit.register(self.close)
-
-  def __exit__(self, *args) -> None:
-    self.close()
-
-  def close(self) -> None:
-    """Ends the workers, and the Ray that was started here."""
-    atexit.unregister(self.close)
-    self._open.close()
+    self.callback(atexit.unregister, self.close)
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
@@ -115,11 +110,8 @@ class RayContext(tff.framework.SyncContext, contextlib.AbstractContextManager):
 def _connect(
   address: str | None, *, num_cpus: int, stack: contextlib.ExitStack
 ) -> None:
-  """Connects to a cluster, or starts Ray here with `num_cpus` CPUs.
-
-  A connection that the program has made before is used, and kept. Another one,
-  and what was started, ends with `stack`.
-  """
+  """Connects to a cluster, or starts Ray here, until `stack` ends."""
+  # A connection that the program has made before is kept.
   if address is None and ray.is_initialized():
     return
   options: dict[str, Any] = dict(address=address)

@@ -48,11 +48,9 @@ class Worker:
     first: int,
     num_clients: int,
   ) -> Accumulator:
-    """Returns the sum of a shard; see `InProcessContext.run_shard`.
-
-    The reference to the serialized computation is in a list, so that Ray does
-    not fetch the computation for each shard.
-    """
+    """Returns the sum of a shard; see `InProcessContext.run_shard`."""
+    # The reference to the computation is in a list: Ray does not fetch it for
+    # each shard then.
     return self._context.run_shard(
       self._compiled(*computation),
       broadcast,

@@ -6,6 +6,7 @@ the next idle one.
 """
 
 import collections
+import contextlib
 import logging
 import math
 import threading
@@ -41,8 +42,9 @@ class Workers:
     num_gpus: float,
     required_paths: Sequence[str],
     max_client_seconds: float,
+    stack: contextlib.ExitStack,
   ):
-    """Starts the workers, and waits for them; see `set_ray_context`."""
+    """Starts workers until `stack` ends, and waits; see `set_ray_context`."""
     self._needs = dict(CPU=threads_per_worker, GPU=num_gpus)
     self._max_client_seconds = max_client_seconds
     # Ray's handles of the workers: they stay when a worker is started again.
@@ -66,31 +68,22 @@ class Workers:
       scheduling_strategy='SPREAD',
       max_restarts=-1,
     )(Worker)
-    self._actors = [
-      build.remote(threads_per_worker, environment.versions(), required_paths)
-      for _ in range(self.size)
-    ]
-    try:
-      for actor in self._actors:
-        self._start(actor)
-      started, late = ray.wait(
-        [*self._starting], num_returns=self.size, timeout=_START_SECONDS
+    for _ in range(self.size):
+      actor = build.remote(
+        threads_per_worker, environment.versions(), required_paths
       )
-      if late:
-        raise ClusterError(
-          f'{len(late)} of {self.size} workers have not started in '
-          f'{_START_SECONDS:.0f} seconds: are the CPUs of the cluster taken?'
-        )
-      for ref in started:
-        self._take_in(ref)
-    except BaseException:
-      self.close()
-      raise
-
-  def close(self) -> None:
-    """Ends all workers."""
-    for actor in self._actors:
-      ray.kill(actor)
+      stack.callback(ray.kill, actor)
+      self._start(actor)
+    started, late = ray.wait(
+      [*self._starting], num_returns=self.size, timeout=_START_SECONDS
+    )
+    if late:
+      raise ClusterError(
+        f'{len(late)} of {self.size} workers have not started in '
+        f'{_START_SECONDS:.0f} seconds: are the CPUs of the cluster taken?'
+      )
+    for ref in started:
+      self._take_in(ref)
 
   def run(
     self,
