@@ -46,12 +46,9 @@ def test_sums_are_added_in_place_and_the_rest_is_computed():
 @pytest.mark.parametrize(
   'zero',
   [
-    np.zeros(3, np.float32),
     np.array([0, -0.0, 2], np.float32),
     -np.zeros(3, np.float32),
-    np.float32(0),
     np.int64(4),
-    np.zeros([2, 2], np.int64),
     np.zeros([0, 2], np.float64),
     np.array([b'a', b''], object),
   ],

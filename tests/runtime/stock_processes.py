@@ -24,27 +24,27 @@ from tff_clipping.runtime.map_reduce import MapReduceRound
 
 
 def main(context: str, path: str) -> None:
-  """Runs every process for two rounds; saves states and metrics, flat."""
+  """Runs every process for two rounds; saves what they return, flat."""
   if context == 'in_process':
     runtime.set_default_context(num_threads=2)
   else:
     tff.backends.native.set_sync_local_cpp_execution_context()
   results = {}
   try:
-    for name, build in PROCESSES.items():
+    for name, (build, clients) in PROCESSES.items():
       process = build()
       state = process.initialize()
       outputs = []
       for _ in range(2):
-        output = process.next(state, _DATA)
-        state = output.state
-        outputs.append(output)
-      results[name] = _describe(outputs)
+        outputs.append(process.next(state, clients))
+        state = outputs[-1].state
+      results[name] = [
+        (str(path), type(leaf).__name__, np.asarray(leaf))
+        for path, leaf in tree.flatten_with_path(outputs)
+      ]
       if context == 'in_process':
         current = tff.framework.get_context_stack().current
         assert isinstance(current.compile(process.next), MapReduceRound), name
-    results['evaluation'] = _describe(_evaluate())
-    results['noise'] = _describe(_draw_noise())
   finally:
     if context == 'native':
       for worker in processes.descendants(os.getpid()):
@@ -77,48 +77,55 @@ def _dataset(seed: int) -> tf.data.Dataset:
 
 
 _DATA = [_dataset(seed) for seed in range(5)]
+_UPDATES = [
+  [
+    rng.normal(size=[4, 3]).astype(np.float32),
+    rng.normal(size=3).astype(np.float32),
+  ]
+  for rng in map(np.random.default_rng, range(5))
+]
 _SGD = tff.learning.optimizers.build_sgdm(0.1)
-_ALGORITHMS = tff.learning.algorithms
 _Private = tff.aggregators.DifferentiallyPrivateFactory
-_MODEL_SPECS = [tf.TensorSpec([4, 3]), tf.TensorSpec([3])]
 
 
-def _unweighted(aggregator):
-  return lambda: _ALGORITHMS.build_unweighted_fed_avg(
-    _model_fn, _SGD, model_aggregator=aggregator
-  )
+def _of_updates(factory):
+  value_type = tff.to_type([(np.float32, [4, 3]), (np.float32, [3])])
+  return lambda: factory.create(value_type), _UPDATES
 
 
-# No noise, or next to none, where there is noise: it is not repeatable.
+# What builds each, and its clients. Where there is noise that is not
+# repeatable, there is next to none.
 PROCESSES = {
-  'fed_avg_weighted': lambda: _ALGORITHMS.build_weighted_fed_avg(
-    _model_fn, _SGD
+  # With a robust aggregator, which zeroes, clips and weights.
+  'fed_avg': (
+    lambda: tff.learning.algorithms.build_weighted_fed_avg(
+      _model_fn, _SGD, model_aggregator=tff.learning.robust_aggregator()
+    ),
+    _DATA,
   ),
-  'fed_avg_unweighted': _unweighted(None),
-  'fed_prox': lambda: _ALGORITHMS.build_weighted_fed_prox(_model_fn, 0.1, _SGD),
-  'fed_sgd': lambda: _ALGORITHMS.build_fed_sgd(_model_fn),
-  'gaussian_fixed': _unweighted(_Private.gaussian_fixed(1e-9, 5, 0.1)),
-  'gaussian_adaptive': _unweighted(
+  'fed_sgd': (
+    lambda: tff.learning.algorithms.build_fed_sgd(_model_fn),
+    _DATA,
+  ),
+  'evaluation': (
+    lambda: tff.learning.algorithms.build_fed_eval(_model_fn),
+    _DATA,
+  ),
+  'gaussian_adaptive': _of_updates(
     _Private.gaussian_adaptive(
       1e-9, 5, clipped_count_stddev=1e-9, initial_l2_norm_clip=0.05
     )
   ),
-  'tree_aggregation': _unweighted(
-    _Private.tree_aggregation(1e-9, 5, 0.1, _MODEL_SPECS, noise_seed=1)
-  ),
-  'robust': lambda: _ALGORITHMS.build_weighted_fed_avg(
-    _model_fn, _SGD, model_aggregator=tff.learning.robust_aggregator()
-  ),
-  'clipped_mean': _unweighted(
-    aggregators.clipped_mean_factory(clipping_norm=0.05)
-  ),
-  'dp_mean': _unweighted(
-    aggregators.dp_mean_factory(
-      clipping_norm=0.05, noise_multiplier=1e-9, clients_per_round=5
+  'tree_aggregation': _of_updates(
+    _Private.tree_aggregation(
+      1e-9,
+      5,
+      0.1,
+      [tf.TensorSpec([4, 3]), tf.TensorSpec([3])],
+      noise_seed=1,
     )
   ),
-  # Its noise is repeatable, and the same in both.
-  'correlated_dp_mean': _unweighted(
+  'correlated_dp_mean': _of_updates(
     aggregators.correlated_dp_mean_factory(
       clipping_norm=0.05,
       noise_multiplier=1.0,
@@ -127,29 +134,14 @@ PROCESSES = {
       noise_key=(1, 2),
     )
   ),
+  # So many elements that their noise is compiled where that can be.
+  'noise': (
+    lambda: aggregators.gaussian_noise_factory(1.0, noise_key=(1, 2)).create(
+      tff.TensorType(np.float64, [140_001])
+    ),
+    [np.zeros(140_001)],
+  ),
 }
-
-
-def _evaluate():
-  process = _ALGORITHMS.build_fed_eval(_model_fn)
-  return process.next(process.initialize(), _DATA)
-
-
-def _draw_noise():
-  """Returns noise of so many elements that it is compiled where that can be."""
-  size = 140_001
-  process = aggregators.gaussian_noise_factory(1.0, noise_key=(1, 2)).create(
-    tff.TensorType(np.float64, [size])
-  )
-  return process.next(process.initialize(), [np.zeros(size)]).result
-
-
-def _describe(value):
-  """Returns the leaves of a structure, with the path and type of each."""
-  return [
-    (str(path), type(leaf).__name__, np.asarray(leaf))
-    for path, leaf in tree.flatten_with_path(value)
-  ]
 
 
 if __name__ == '__main__':
