@@ -256,7 +256,7 @@ def test_sound_pipeline_is_not_refuted(sound, sampling):
 # of a fixed size that takes the canary up leaves out one of the others, so that
 # the sum moves by 2 c.
 _NUM_GAMES = 800
-_NUM_CLIENTS = 20
+_NUM_CLIENTS = 8
 
 
 def _scores_of_games(plan, sampler_of):
@@ -305,8 +305,8 @@ def test_fixed_size_cohorts_charged_as_poisson_are_caught(is_charged_as_drawn):
   )
   # The games are independent: Clopper and Pearson's limits of the two rates
   # hold together. With the canary, and without, the mean of a cohort of a fixed
-  # size is -0.45 and -0.5.
-  threshold = -0.475
+  # size is -2.5/7 and -3.5/7.
+  threshold = -3 / 7
   false, true = (
     stats.binomtest(int(np.sum(scores > threshold)), _NUM_GAMES).proportion_ci(
       _CONFIDENCE, method='exact'

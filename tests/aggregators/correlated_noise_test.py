@@ -120,7 +120,8 @@ def test_identity_is_gaussian_noise_bit_for_bit():
       np.testing.assert_array_equal(found[name], expected[name])
 
 
-def test_a_run_goes_on_from_a_state_that_was_kept(strategy):
+def test_a_run_goes_on_from_a_state_that_was_kept():
+  strategy = _STRATEGIES['blt']
   process = _process(strategy, (1, 2))
   states, results = [process.initialize()], []
   for _ in range(4):

@@ -123,7 +123,7 @@ def test_exact_measurements_inside_are_dropped():
   assert list(output.measurements) == ['noise_stddev']
 
 
-@pytest.mark.parametrize('stddev', [0.01, 0.4, 1.0, 30.0])
+@pytest.mark.parametrize('stddev', [0.01, 0.4])
 def test_a_private_mean_has_the_bits_of_its_parts(stddev):
   # It knows that no element is larger than c; the factory of noise does not.
   values = vectors([0.6, -0.8, 0.0], [1.0, 0.0, 0.0], [1e-3, 1e-9, -1e-20])
