@@ -255,8 +255,11 @@ class ComposedLoss:
       middle = round(float(np.dot(tilted, loss.losses)) / self._interval)
       places = (np.arange(len(tilted)) + loss.lowest - middle) % size
       transform = fft.rfft(np.bincount(places, tilted, minlength=size))
-      with np.errstate(under='ignore', divide='ignore', invalid='ignore'):
-        power = power * np.nan_to_num(transform**count)
+      powers = np.zeros_like(transform)
+      with np.errstate(under='ignore', divide='ignore'):
+        kept = count * np.log(np.abs(transform)) > -750  # The others are 0.
+        np.power(transform, count, out=powers, where=kept)
+      power = power * powers
       shift += count * middle
     sums = fft.irfft(power, size)
     return np.maximum(sums[(cells - shift) % size], 0.0)
