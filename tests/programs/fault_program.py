@@ -93,11 +93,7 @@ def _run(run: dict) -> None:
       num_rounds=run['num_rounds'],
       evaluate=lambda w: dict(test_accuracy=0.5, test_loss=1.0),
       checkpoints=programs.Checkpoints(folder / 'checkpoints'),
-      watchers=[
-        programs.MetricsFiles(
-          folder / 'metrics.csv', tensorboard_dir=folder / 'tb'
-        )
-      ],
+      watchers=[programs.MetricsFiles(folder / 'metrics.csv')],
       ledger=ledger,
     )
     if 'kill_after' in run:

@@ -1,5 +1,7 @@
 """Tests of canaries among the clients of a run, and of its audit."""
 
+import dataclasses
+import functools
 import json
 
 import numpy as np
@@ -9,6 +11,7 @@ import tensorflow_federated as tff
 
 from tff_clipping import aggregators, learning
 from tff_clipping.privacy import PrivacyPlan, Relation, audit
+from tff_clipping.privacy.audit import trade_off
 from tff_clipping.programs.audit import canary_clients, run_audit
 from tff_clipping.programs.clients import client_sampling, client_store
 from tff_clipping.programs.training import training_program
@@ -115,35 +118,32 @@ def _record(run, plan, canaries, noise_multiplier):
 
 
 @pytest.mark.slow
-def test_audit_is_of_all_that_was_kept(tmp_path):
+def test_audit_is_of_all_that_was_kept(tmp_path, monkeypatch):
+  # All audits here are of one plan.
+  monkeypatch.setattr(
+    trade_off, 'compute_trade_off', functools.cache(trade_off.compute_trade_off)
+  )
   plan, canaries = _plan(), _canaries()
-  run = _run_audit(tmp_path / 'audit', plan, canaries)
+  run = _run_audit(tmp_path, plan, canaries)
   total = _record(run, plan, canaries, 1.0)
   # Another program takes the run up: everything is in the files.
-  result = _run_audit(tmp_path / 'audit', plan, canaries).write()
-  written = json.loads((tmp_path / 'audit' / 'audit.json').read_text())
-  assert written['num_releases'] == result.num_releases == 4
+  first = _run_audit(tmp_path, plan, canaries).write()
+  written = json.loads((tmp_path / 'audit.json').read_text())
+  assert written['num_releases'] == first.num_releases == 4
   assert list(written['attacks']) == [
     'all_releases',
     'successive_releases',
     'final_model',
   ]
-  assert not result.is_refuted
+  assert not first.is_refuted
   # The final model shows the sum of the releases.
   alone = audit.audit_plan(
     plan, canaries, {'final_model': total}, confidence=1 - 0.05 / 3
   )
-  assert result.attacks['final_model'].epsilon_estimate == pytest.approx(
+  assert first.attacks['final_model'].epsilon_estimate == pytest.approx(
     alone.attacks['final_model'].epsilon_estimate, rel=1e-4
   )
-
-
-@pytest.mark.slow
-def test_a_repeated_round_takes_the_place_of_the_first(tmp_path):
-  plan, canaries = _plan(), _canaries()
-  run = _run_audit(tmp_path, plan, canaries)
-  _record(run, plan, canaries, 1.0)
-  first = run.write()
+  # A round that is repeated takes the place of the first.
   run.record_release(4, np.zeros(256))
   second = run.write()
   assert second.num_releases == 4
@@ -172,8 +172,7 @@ def _model_fn():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('has_noise', [True, False])
-def test_training_program_is_audited(tmp_path, has_noise):
+def test_training_program_is_audited(tmp_path):
   # 64 parameters, 64 canaries and 8 clients, four rounds of half of them.
   rng = np.random.default_rng(3)
   store = client_store.write_client_store(
@@ -190,14 +189,17 @@ def test_training_program_is_audited(tmp_path, has_noise):
     clients_per_round=36,
     num_rounds=4,
     target_delta=1e-3,
-    noise_multiplier=20.0,
+    noise_multiplier=0.5,
   )
   canaries = audit.Canaries(num_canaries=64, num_parameters=64, seed=0)
-  run = run_audit.RunAudit(
-    tmp_path / 'audit',
-    plan=plan,
-    canaries=canaries,
-    release_unit=0.5 / plan.clients_per_round,
+  run, claims_more = (
+    run_audit.RunAudit(
+      tmp_path / 'audit',
+      plan=dataclasses.replace(plan, noise_multiplier=claimed),
+      canaries=canaries,
+      release_unit=0.5 / plan.clients_per_round,
+    )
+    for claimed in (0.5, 20.0)
   )
   process = learning.build_fed_avg(
     learning.add_canaries(_model_fn, canaries, gradient_norm=250.0),
@@ -207,10 +209,9 @@ def test_training_program_is_audited(tmp_path, has_noise):
     model_aggregator=aggregators.add_canary_products(
       aggregators.dp_mean_factory(
         clipping_norm=0.5,
-        noise_multiplier=plan.noise_multiplier if has_noise else 1e-6,
-        clients_per_round=plan.clients_per_round,
         # One outcome: a sound run is refuted once in 1,000.
         noise_key=(1, 2),
+        **plan.aggregator_parameters._asdict(),
       ),
       canaries,
     ),
@@ -230,4 +231,6 @@ def test_training_program_is_audited(tmp_path, has_noise):
   found = run.write(confidence=0.999)
   assert found.num_releases == 4
   assert list(found.attacks)[-1] == 'final_model'
-  assert found.is_refuted != has_noise
+  assert not found.is_refuted
+  # With so little noise, nobody may claim 40 times as much.
+  assert claims_more.write(confidence=0.999).is_refuted

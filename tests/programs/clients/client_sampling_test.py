@@ -44,23 +44,13 @@ def test_poisson_sampling_is_independent_with_the_given_probability():
   for t in range(num_rounds):
     for client_id in sampler.sample(t + 1):
       drawn[t, int(client_id[1:])] = 1
-  # Mean 10 and variance 9 of the cohort, if clients are independent. Five
-  # standard errors: fails for fewer than one seed in a million, and the seed is
-  # fixed.
-  sizes = drawn.sum(axis=1)
-  assert abs(sizes.mean() - 10) < 5 * np.sqrt(9 / num_rounds)
-  assert abs(sizes.var() - 9) < 5 * 9 * np.sqrt(2 / num_rounds)
-  # Every client as often as any other.
+  # Every client as often as any other. Five standard errors: fails for fewer
+  # than one seed in a million, and the seed is fixed.
   error = np.sqrt(0.1 * 0.9 / num_rounds)
   assert np.abs(drawn.mean(axis=0) - 0.1).max() < 5 * error
   # No correlation between consecutive rounds of a client.
   correlation = np.mean((drawn[1:] - 0.1) * (drawn[:-1] - 0.1)) / 0.09
   assert abs(correlation) < 5 / np.sqrt(drawn[1:].size)
-
-
-def test_poisson_cohorts_can_be_empty():
-  sampler = _sampler('PoissonSampler', _IDS[:2], sampling_prob=0.01)
-  assert [] in [sampler.sample(t) for t in range(1, 20)]
 
 
 def test_poisson_with_probability_one_takes_everybody():
@@ -195,28 +185,39 @@ def test_random_allocation_looks_each_client_up_once_an_epoch(monkeypatch):
   assert len(drawn) == 2 * 2000
 
 
-def test_grouped_poisson_draws_each_client_in_its_turn_by_its_probability():
+# In unequal groups too, of three clients or four, the probability is P b / N.
+@pytest.mark.parametrize(
+  ('num_clients', 'cohort_size', 'separation'), [(100, 10, 4), (10, 2, 3)]
+)
+def test_grouped_poisson_draws_each_client_in_its_turn_by_its_probability(
+  num_clients, cohort_size, separation
+):
   plan = privacy.CorrelatedNoisePlan(
-    num_clients=100,
-    clients_per_round=10,
+    num_clients=num_clients,
+    clients_per_round=cohort_size,
     num_rounds=2000,
     target_delta=1e-3,
     noise_multiplier=9.0,
     strategy=privacy.identity_strategy(num_rounds=2000),
-    min_separation=4,
+    min_separation=separation,
     sampling='grouped_poisson',
   )
-  sampler = client_sampling.build_private_sampler(plan, _IDS, seed=3)
+  ids = _IDS[:num_clients]
+  sampler = client_sampling.build_private_sampler(plan, ids, seed=3)
   cohorts = [set(sampler.sample(t)) for t in range(1, 2001)]
-  for client in _IDS:
+  prob = cohort_size * separation / num_clients
+  turns = 2000 / separation
+  for client in ids:
     came = [t for t, cohort in enumerate(cohorts) if client in cohort]
-    # Only in the turns of its group, and in 0.4 of these 500: five deviations.
-    assert len({t % 4 for t in came}) == 1
-    assert abs(len(came) - 200) < 5 * (500 * 0.4 * 0.6) ** 0.5
-  sizes = [len(cohort) for cohort in cohorts]
-  # Of 25 coins each; the standard error of the mean is 0.055.
-  assert abs(np.mean(sizes) - 10) < 0.3
-  assert abs(np.var(sizes) - 25 * 0.4 * 0.6) < 1
+    # Only in the turns of its group: five deviations, and a turn to spare.
+    assert len({t % separation for t in came}) == 1
+    deviation = (turns * prob * (1 - prob)) ** 0.5
+    assert abs(len(came) - turns * prob) < 5 * deviation + 1
+  if num_clients % separation == 0:
+    sizes = [len(cohort) for cohort in cohorts]
+    # Of 25 coins each; the standard error of the mean is 0.055.
+    assert abs(np.mean(sizes) - 10) < 0.3
+    assert abs(np.var(sizes) - 25 * 0.4 * 0.6) < 1
 
 
 def test_the_digest_tells_other_cohorts():
@@ -243,21 +244,6 @@ def test_a_sampler_of_ones_own_has_no_digest_but_its_own():
       return [self.client_ids[round_num]]
 
   assert Own(_IDS, seed=3).digest is None
-
-
-def test_unequal_groups_are_drawn_with_the_probability_that_is_charged():
-  sampler = _sampler(
-    'GroupedPoissonSampler',
-    _IDS[:10],
-    clients_per_round=2,
-    min_separation=3,
-    seed=5,
-  )
-  cohorts = [set(sampler.sample(t)) for t in range(1, 6001)]
-  for client in _IDS[:10]:
-    # P b / N, whether the group has three clients or four: five deviations.
-    share = sum(client in cohort for cohort in cohorts) / 2000
-    assert abs(share - 0.6) < 5 * (0.6 * 0.4 / 2000) ** 0.5
 
 
 @pytest.mark.parametrize(

@@ -73,10 +73,8 @@ def _build(folder, clients, model_fn=_model_fn, **kwargs):
   return programs.build_private_program(model_fn, clients, **settings | kwargs)
 
 
-def _run_by_hand(folder, store, seed):
-  """Runs all rounds by the five parts; keeps the state after each."""
-  plan = privacy.PrivacyPlan.from_target_epsilon(num_clients=_N, **_BUDGET)
-  process = learning.build_fed_avg(
+def _build_process(plan, store):
+  return learning.build_fed_avg(
     _model_fn,
     **_WORK,
     model_aggregator=aggregators.dp_mean_factory(
@@ -85,6 +83,12 @@ def _run_by_hand(folder, store, seed):
     ),
     client_store=store,
   )
+
+
+def _run_by_hand(folder, store, seed):
+  """Runs all rounds by the five parts; keeps the state after each."""
+  plan = privacy.PrivacyPlan.from_target_epsilon(num_clients=_N, **_BUDGET)
+  process = _build_process(plan, store)
   folder.mkdir()
   (folder / 'sampling_seed').write_text(str(seed))
   with privacy.PrivacyLedger(folder / 'ledger.jsonl', plan) as ledger:
@@ -130,9 +134,16 @@ def test_it_is_the_run_of_the_five_parts_bit_for_bit(
   pd.testing.assert_frame_equal(metrics, others)
 
 
+@pytest.fixture(name='process', scope='module')
+def _process(store):
+  """The process of all programs of these settings, built and compiled once."""
+  plan = privacy.PrivacyPlan.from_target_epsilon(num_clients=_N, **_BUDGET)
+  return _build_process(plan, store)
+
+
 @pytest.mark.slow
 def test_a_run_that_is_done_does_nothing_and_a_killed_one_goes_on(
-  tmp_path, store
+  tmp_path, store, process, monkeypatch
 ):
   class Killed(BaseException):  # noqa: N818
     pass
@@ -141,7 +152,10 @@ def test_a_run_that_is_done_does_nothing_and_a_killed_one_goes_on(
     if metrics['round_num'] == 3:
       raise Killed
 
+  monkeypatch.setattr(learning, 'build_fed_avg', lambda *_, **__: process)
   folder = tmp_path / 'run'
+  # Before a round was charged, what it is made of may change.
+  _build(folder, store, clipping_norm=0.7)
   with pytest.raises(Killed):
     _build(folder, store, watchers=[programs.AfterRounds(kill)]).run()
   program = _build(folder, store)
@@ -152,6 +166,16 @@ def test_a_run_that_is_done_does_nothing_and_a_killed_one_goes_on(
   assert contents.num_releases == _T
   assert contents.epsilon <= _BUDGET['target_epsilon']
   assert not contents.caveats
+  # With what it is made of, and nothing else.
+  for name, other in dict(
+    target_epsilon=10.0,
+    num_rounds=5,
+    clipping_norm=0.3,
+    client_learning_rate=0.1,
+    local_step=learning.steps.Momentum(0.5),
+  ).items():
+    with pytest.raises(ValueError, match=f'`{name}` is .* and was'):
+      _build(folder, store, **{name: other})
 
 
 @pytest.mark.slow
@@ -178,7 +202,13 @@ def test_client_data_and_a_keras_model_are_taken_as_they_are(tmp_path):
   assert np.any(before.predict(np.ones([1, 3]), verbose=0) != 0)
 
 
-@pytest.mark.slow
+@pytest.fixture(name='is_not_built')
+def _is_not_built(monkeypatch):
+  """Leaves out the process, which takes seconds."""
+  monkeypatch.setattr(learning, 'build_fed_avg', lambda *_, **__: None)
+
+
+@pytest.mark.usefixtures('is_not_built')
 def test_its_secrets_are_its_owners(tmp_path, store):
   folder = tmp_path / 'run'
   _build(folder, store)
@@ -190,6 +220,7 @@ def test_its_secrets_are_its_owners(tmp_path, store):
   assert seed.read_text() != (tmp_path / 'other' / 'sampling_seed').read_text()
 
 
+@pytest.mark.usefixtures('is_not_built')
 def test_a_run_whose_ledger_is_lost_does_not_begin_again_on_its_cohorts(
   tmp_path, store
 ):
@@ -222,19 +253,3 @@ def test_what_the_parts_refuse_is_refused(
 ):
   with pytest.raises(error, match=message):
     _build(tmp_path / 'run', **dict(clients=store) | changed)
-
-
-@pytest.mark.slow
-def test_other_settings_than_those_of_the_run_are_refused(tmp_path, store):
-  # Before a round was charged, what it is made of may change.
-  _build(tmp_path / 'run', store, clipping_norm=0.7)
-  _build(tmp_path / 'run', store).run()
-  for name, other in dict(
-    target_epsilon=10.0,
-    num_rounds=5,
-    clipping_norm=0.3,
-    client_learning_rate=0.1,
-    local_step=learning.steps.Momentum(0.5),
-  ).items():
-    with pytest.raises(ValueError, match=f'`{name}` is .* and was'):
-      _build(tmp_path / 'run', store, **{name: other})

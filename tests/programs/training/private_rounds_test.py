@@ -85,15 +85,6 @@ def test_the_outcome_is_saved_before_it_is_charged(run, monkeypatch):
   assert (first.charge.after, second.charge.after) == ('', first.id)
 
 
-def test_a_run_goes_on_from_the_last_outcome(run):
-  run.rounds(3)
-  assert run.restart() == (3, 3.0)
-  assert run.round(4, run.resume()[1]) == 4.0
-  assert run.charged() == [(1, 0), (2, 0), (3, 0), (4, 0)]
-  # The last two are kept.
-  assert run.store.rounds() == [3, 4]
-
-
 def test_a_pending_outcome_is_charged_and_never_run_again(run, monkeypatch):
   state = run.rounds(1)
   with monkeypatch.context() as patch:

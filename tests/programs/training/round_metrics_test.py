@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import aggregators, learning, privacy, programs
+from tff_clipping import aggregators, privacy, programs
 from tff_clipping.mechanism import Mechanism
 from tff_clipping.programs.training import round_metrics
 
@@ -44,17 +44,6 @@ def _stock_process(aggregator):
   )
 
 
-def _our_process(aggregator, measure_updates):
-  return learning.build_fed_avg(
-    _model_fn,
-    local_steps=1,
-    batch_size=2,
-    client_learning_rate=0.01,
-    model_aggregator=aggregator,
-    measure_updates=measure_updates,
-  )
-
-
 def _run(folder, process, client_value, sampler=None, **kwargs):
   programs.TrainingProgram(
     process=process,
@@ -84,22 +73,6 @@ def test_the_metrics_of_tffs_own_process_are_kept(tmp_path):
   assert metrics['aggregator/clipping_norm'][1:].tolist() == pytest.approx(
     [1e-3, 1e-3]
   )
-
-
-@pytest.mark.parametrize('measured_by', ['process', 'aggregator'])
-@pytest.mark.slow
-def test_norms_of_updates_that_are_measured_are_summarized(
-  tmp_path, measured_by
-):
-  is_process = measured_by == 'process'
-  mean = aggregators.clipped_mean_factory(clipping_norm=1.0)
-  if not is_process:
-    mean = aggregators.add_update_norm_measurements(mean)
-  metrics = _run(tmp_path, _our_process(mean, is_process), _client)[1:]
-  assert (metrics['update_norm_mean'] > 0).all()
-  assert (metrics['update_norm_max'] >= metrics['update_norm_mean']).all()
-  assert metrics['update_norm_std'].notna().all()
-  assert metrics['clipped_fraction'].between(0, 1).all()
 
 
 def test_nothing_exact_is_kept_of_a_private_run(tmp_path):
@@ -200,6 +173,28 @@ def test_what_is_not_one_number_is_left_out():
   single = round_metrics.flatten_metrics(np.float32(3), is_private=False)
   assert single == {'metrics': 3.0}
   assert round_metrics.flatten_metrics(np.float32(3), is_private=True) == {}
+
+
+def test_norms_of_updates_are_summarized_whoever_measures_them():
+  updates = [np.float32([norm, 0]) for norm in (0.5, 2.0, 3.5)]
+  mean = aggregators.add_update_norm_measurements(
+    aggregators.clipped_mean_factory(clipping_norm=1.0)
+  ).create(tff.TensorType(np.float32, [2]))
+  aggregator = mean.next(mean.initialize(), updates).measurements
+  # As `build_fed_avg` does with `measure_updates`.
+  client_work = {'update_norm': np.float32([0.5, 2.0, 3.5])}
+  for metrics in (
+    {'aggregator': aggregator},
+    {'client_work': client_work, 'aggregator': {'clipped_count': np.int32(2)}},
+  ):
+    assert round_metrics.summarize_updates(metrics, 3) == pytest.approx(
+      dict(
+        update_norm_mean=2.0,
+        update_norm_std=1.5**0.5,
+        update_norm_max=3.5,
+        clipped_fraction=2 / 3,
+      )
+    )
 
 
 def test_an_empty_cohort_has_no_norms():
