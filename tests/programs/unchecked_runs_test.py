@@ -20,6 +20,7 @@ from tff_clipping.privacy.calculator import ledger_main
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.programs.checks import records
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
+from tff_clipping.programs.training import round_metrics
 
 _PLAN = noised_scalar.plan()
 _RECORD = Mechanism(
@@ -112,6 +113,9 @@ def test_a_record_that_is_elsewhere_is_none(run, metrics):
   _round(run, metrics)
   assert run.ledger.num_releases == 1
   assert run.ledger.caveats == (records.UNCHECKED,)
+  # Nor is anything public then.
+  assert not run.store.outcomes()[-1].released
+  assert not round_metrics.flatten_metrics(metrics, is_private=True)
 
 
 @pytest.mark.parametrize(

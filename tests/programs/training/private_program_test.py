@@ -211,13 +211,14 @@ def _is_not_built(monkeypatch):
 @pytest.mark.usefixtures('is_not_built')
 def test_its_secrets_are_its_owners(tmp_path, store):
   folder = tmp_path / 'run'
-  _build(folder, store)
+  with _build(folder, store).open_ledger():
+    pass
   seed = folder / 'sampling_seed'
   assert stat.S_IMODE(folder.stat().st_mode) == 0o700
   assert stat.S_IMODE(seed.stat().st_mode) == 0o600
   assert int(seed.read_text()).bit_length() > 64
-  _build(tmp_path / 'other', store)
-  assert seed.read_text() != (tmp_path / 'other' / 'sampling_seed').read_text()
+  assert _build(folder, store).seed == int(seed.read_text())
+  assert _build(tmp_path / 'other', store).seed != int(seed.read_text())
 
 
 @pytest.mark.usefixtures('is_not_built')

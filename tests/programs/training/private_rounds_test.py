@@ -85,11 +85,24 @@ def test_the_outcome_is_saved_before_it_is_charged(run, monkeypatch):
   assert (first.charge.after, second.charge.after) == ('', first.id)
 
 
-def test_a_pending_outcome_is_charged_and_never_run_again(run, monkeypatch):
+def _full_disk(*args, **kwargs):
+  raise OSError(errno.ENOSPC, 'No space left on device')
+
+
+@pytest.mark.parametrize(
+  ('charge', 'error', 'message'),
+  [
+    (_killed, _Killed, None),
+    (_full_disk, StorageError, 'The ledger could not .* No space'),
+  ],
+)
+def test_a_pending_outcome_is_charged_and_never_run_again(
+  run, monkeypatch, charge, error, message
+):
   state = run.rounds(1)
   with monkeypatch.context() as patch:
-    patch.setattr(privacy.PrivacyLedger, 'charge', _killed)
-    with pytest.raises(_Killed):
+    patch.setattr(privacy.PrivacyLedger, 'charge', charge)
+    with pytest.raises(error, match=message):
       run.round(2, state)
   # Nor in the same process.
   with pytest.raises(privacy.RoundChargedError, match='Call .resume'):
@@ -102,21 +115,6 @@ def test_a_pending_outcome_is_charged_and_never_run_again(run, monkeypatch):
   assert run.restart() == (2, 2.0)
   assert run.charged() == [(1, 0), (2, 0)]
   assert run.num_runs == 2
-
-
-def test_a_full_disk_between_outcome_and_charge_leaves_a_pending_one(
-  run, monkeypatch
-):
-  def full(*args, **kwargs):
-    raise OSError(errno.ENOSPC, 'No space left on device')
-
-  state = run.rounds(1)
-  with monkeypatch.context() as patch:
-    patch.setattr(privacy.PrivacyLedger, 'charge', full)
-    with pytest.raises(StorageError, match='The ledger could not .* No space'):
-      run.round(2, state)
-  assert run.restart() == (2, 2.0)
-  assert run.charged() == [(1, 0), (2, 0)]
 
 
 def test_an_outcome_that_the_budget_refuses_is_set_aside(tmp_path, monkeypatch):

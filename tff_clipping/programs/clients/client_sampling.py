@@ -101,8 +101,6 @@ class _Seeded(ClientSampler):
 
   # Whether a round has the same law whatever the cohorts of other rounds are.
   _is_independent = True
-  # The probability of a coin; `None` for cohorts of a fixed size.
-  _sampling_prob: float | None = None
   _clients_per_round = 0
 
   def __init__(self, client_ids: Sequence[str], *, seed: int):
@@ -122,12 +120,13 @@ class _Seeded(ClientSampler):
   def _indices(self, round_num: int, draw: int) -> np.ndarray:
     """Returns the indices of a cohort, in any order."""
     group = self._groups[(round_num - 1) % len(self._groups)]
-    rng, size = self._rng(round_num, draw), self._clients_per_round
-    if self._sampling_prob is not None:
-      # The size of a cohort has the binomial law. So a cohort costs what its
-      # clients cost, and not a coin for each client of a large population.
-      size = rng.binomial(len(group), self._sampling_prob)
+    rng = self._rng(round_num, draw)
+    size = self._draw_size(rng, len(group))
     return group[rng.choice(len(group), size, replace=False)]
+
+  def _draw_size(self, rng: np.random.Generator, group_size: int) -> int:
+    """Returns how many of a group take part."""
+    return self._clients_per_round
 
   def _rng(self, round_num: int, draw: int = 0) -> np.random.Generator:
     place = [round_num, draw] if draw else [round_num]
@@ -169,6 +168,11 @@ class PoissonSampler(_Seeded):
         f'`sampling_prob` must be above 0 and at most 1, found {sampling_prob}.'
       )
     self._sampling_prob = prob
+
+  def _draw_size(self, rng: np.random.Generator, group_size: int) -> int:
+    # Of coins by the binomial law: a cohort costs what its clients cost, and
+    # not a coin for each client of a large population.
+    return rng.binomial(group_size, self._sampling_prob)
 
 
 class RandomAllocationSampler(_Seeded):
@@ -285,24 +289,10 @@ class GroupedPoissonSampler(RoundRobinSampler):
   expected.
   """
 
-  def __init__(
-    self,
-    client_ids: Sequence[str],
-    *,
-    clients_per_round: int,
-    min_separation: int,
-    seed: int,
-  ):
-    """Initializes a `RoundRobinSampler`."""
-    super().__init__(
-      client_ids,
-      clients_per_round=clients_per_round,
-      min_separation=min_separation,
-      seed=seed,
-    )
-    self._sampling_prob = (
-      self._clients_per_round * len(self._groups) / len(self.client_ids)
-    )
+  def _draw_size(self, rng: np.random.Generator, group_size: int) -> int:
+    num_turns = len(self._groups)
+    prob = self._clients_per_round * num_turns / len(self.client_ids)
+    return rng.binomial(group_size, prob)
 
 
 def derive_key(seed: int) -> bytes:

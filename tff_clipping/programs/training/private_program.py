@@ -69,7 +69,26 @@ class PrivateProgram:
 
   def open_ledger(self) -> PrivacyLedger:
     """Opens the ledger of the run, or starts it; see `PrivacyLedger`."""
-    return PrivacyLedger(self.folder / _LEDGER, self.plan)
+    ledger = PrivacyLedger(self.folder / _LEDGER, self.plan)
+    try:
+      if not ledger.num_releases:
+        self._write_kept()
+    except BaseException:
+      ledger.close()
+      raise
+    return ledger
+
+  def _write_kept(self) -> None:
+    """Writes what a run goes on with, for its owner alone."""
+    for name, text in (
+      (_SEED, str(self.seed)),
+      (_SETTINGS, json.dumps(dict(self.kept_settings))),
+    ):
+      with (
+        storage_errors.writing(f'The file {self.folder / name}'),
+        atomic_files.replacing(self.folder / name, is_secret=True) as new,
+      ):
+        new.write_text(text)
 
   def run(self) -> TrainingResult:
     """Runs all rounds of the plan that are not done yet.
@@ -86,11 +105,6 @@ class PrivateProgram:
         `TrainingProgram.run`.
     """
     with self.open_ledger() as ledger:
-      if not ledger.num_releases:
-        # Another program that was built for this folder may have drawn its own.
-        _write_seed(self.folder, self.seed)
-        with atomic_files.replacing(self.folder / _SETTINGS) as new:
-          new.write_text(json.dumps(dict(self.kept_settings)))
       return TrainingProgram(
         process=self.process,
         sampler=self.sampler,
@@ -204,7 +218,6 @@ def build_private_program(
     # Without a ledger, nothing is begun again on the cohorts of a kept seed.
     if (folder / _LEDGER).exists() and (folder / _SEED).exists():
       seed = int((folder / _SEED).read_text())
-    _write_seed(folder, seed)
     if isinstance(clients, tff.simulation.datasets.ClientData):
       clients = client_store.write_client_data(folder, 'clients', clients)
   sampler = client_sampling.build_private_sampler(
@@ -278,12 +291,6 @@ def _check_settings(folder: pathlib.Path, settings: Mapping[str, Any]) -> None:
         'a run goes on with what its charged rounds were made of. Give what it '
         'was, or another `folder`.'
       )
-
-
-def _write_seed(folder: pathlib.Path, seed: int) -> None:
-  """Writes the seed of the run's cohorts, which its owner alone may read."""
-  with atomic_files.replacing(folder / _SEED, is_secret=True) as new:
-    new.write_text(str(seed))
 
 
 def _with_loss(
