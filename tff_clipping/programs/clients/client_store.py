@@ -76,10 +76,12 @@ class ClientStore:
     try:
       examples = store_files.read_client(self.path, client_id, self._stored)
     except tf.errors.NotFoundError:
-      if _text(client_id) in self.client_ids:
+      # An eager tensor holds bytes.
+      name = tf.compat.as_str(np.asarray(client_id).item())
+      if name in self.client_ids:
         raise  # A file of the store.
       raise KeyError(
-        f'`client_id` must be in the store, found {_text(client_id)!r}.'
+        f'`client_id` must be in the store, found {name!r}.'
       ) from None
     for preprocess_fn in self._preprocess_fns:
       examples = _preprocessed(preprocess_fn, examples)
@@ -363,12 +365,6 @@ def _checked(
     seen.add(client_id)
     forms.add(client_id)
     yield client_id, arrays
-
-
-def _text(client_id: Any) -> str:
-  """Returns an id, which may be an eager tensor, as a string."""
-  value = client_id.numpy() if tf.is_tensor(client_id) else client_id
-  return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _checked_indices(indices: Sequence[int] | np.ndarray) -> np.ndarray:
