@@ -32,7 +32,7 @@ _SAMPLINGS = {
 
 def draw_epsilon_by_rounds(axes, plan: privacy.PrivacyPlan) -> None:
   """Draws what the plan's noise costs after each number of rounds."""
-  rounds = np.unique(np.geomspace(1, plan.num_rounds, num=12).astype(int))
+  rounds = np.unique(np.geomspace(1, plan.num_rounds, num=25).astype(int))
   for sampling, label in _SAMPLINGS.items():
     other = dataclasses.replace(plan, sampling=sampling, target_epsilon=None)
     epsilons = [other.epsilon_after(int(count)) for count in rounds]
@@ -46,7 +46,7 @@ def draw_epsilon_by_rounds(axes, plan: privacy.PrivacyPlan) -> None:
 
 def draw_noise_by_cohort(axes, plan: privacy.PrivacyPlan) -> None:
   """Draws the noise that the plan's epsilon needs with other cohorts."""
-  sizes = [plan.clients_per_round * 4**power // 4 for power in range(4)]
+  sizes = [plan.clients_per_round * 2**power // 8 for power in range(7)]
   sizes = [each for each in sizes if 1 <= each <= plan.num_clients]
   for sampling, label in _SAMPLINGS.items():
     asked = dict(_PLAN, accountant=plan.accountant, sampling=sampling)

@@ -69,7 +69,6 @@ def run(main: Callable[[Sequence[str]], int]) -> None:
       code = 2 if isinstance(e, _WRONG_SETTINGS) else 5
     else:
       raise
-  _drop_first_context()
   # One that `main` took for another error.
   sys.exit(130 if code and _interrupted else code)
 
@@ -192,16 +191,6 @@ def _end(signum: int, frame: Any) -> None:
   print('Interrupted.', file=sys.stderr, flush=True)
   # Modules that are half imported have nothing to tidy up.
   os._exit(130)
-
-
-def _drop_first_context() -> None:
-  """Deletes TFF's first context, which prints errors if it is deleted later.
-
-  A run that ends before its own context is set still has it.
-  """
-  if 'tff_clipping.runtime' in sys.modules:
-    sys.modules['tff_clipping.runtime'].set_default_context()
-    gc.collect()
 
 
 def print_error(error: Exception) -> None:

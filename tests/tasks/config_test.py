@@ -30,6 +30,7 @@ def test_settings_are_read_back_from_json():
   created = config.Config(**FED_AVG, update_rounds=(0, 1), seed=3)
   # The initial model has the seed unless it has its own.
   assert created.model_seed == 3
+  assert config.Config(**FED_AVG, seed=3, model_seed=1).model_seed == 1
   saved = json.loads(json.dumps(created.to_json()))
   assert config.Config(**saved) == created
   assert created.differences(saved) == []

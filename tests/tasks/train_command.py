@@ -70,13 +70,15 @@ def environment() -> dict[str, str]:
   return {**os.environ, 'PYTHONPATH': str(ROOT)}
 
 
-def start(
-  flags: Mapping[str, Any], module: str = 'tasks.train', **settings: Any
-) -> subprocess.Popen:
-  """Starts a command; `settings` are those of `subprocess.Popen`."""
-  pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-  given = dict(cwd=ROOT, **pipes) | settings
-  return subprocess.Popen(command(flags, module), **given)
+def start(flags: Mapping[str, Any]) -> subprocess.Popen:
+  """Starts `tasks.train` with these flags."""
+  return subprocess.Popen(
+    command(flags, 'tasks.train'),
+    cwd=ROOT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
 
 
 def finish(process: subprocess.Popen) -> Ended:
@@ -111,7 +113,8 @@ class Fork:
     folder: pathlib.Path = ROOT,
     terminal: str | None = None,
   ):
-    printed = pathlib.Path(tempfile.mkdtemp())
+    self._folder = tempfile.TemporaryDirectory()
+    printed = pathlib.Path(self._folder.name)
     self.output = printed / 'output'
     self._errors = pathlib.Path(terminal or printed / 'errors')
     self._process = _FORKS.Process(

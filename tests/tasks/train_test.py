@@ -112,13 +112,14 @@ def test_signals_end_a_run_with_a_checkpoint_to_go_on_from(tmp_path, cache_dir):
   folder = tmp_path / 'run'
   done = 0
   for signum, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
-    process = train_command.Fork(
+    # A process of its own, which ends as a user's does.
+    process = train_command.start(
       _flags(folder, cache_dir, num_rounds=1000, rounds_per_checkpoint=1000)
     )
     with processes.ended_at_last(process):
       train_command.wait_for_round(process, folder, done + 3)
       process.send_signal(signum)
-      ended = process.communicate()
+      ended = train_command.finish(process)
     assert ended.code == code, ended.errors
     assert ended.errors == ''
     assert f'Stopped by {signum.name} after round' in ended.output
@@ -168,7 +169,11 @@ def test_a_spent_budget(tmp_path, cache_dir):
   assert errors == ''
   assert (folder / 'ledger.jsonl').read_bytes() == ledger
 
-  # A damaged ledger is another failure, in one line.
+  # Without a whole outcome, or with a damaged ledger, it fails in one line.
+  for outcome in (folder / 'checkpoints').glob('*.state'):
+    outcome.write_bytes(b'')
+  ended = _train(folder, cache_dir, **private)
+  _assert_fails(ended, 5, f'{outcome.name} is damaged')
   (folder / 'ledger.jsonl').write_bytes(ledger[:50] + b'#' + ledger[51:])
   ended = _train(folder, cache_dir, **private)
   _assert_fails(ended, 5, 'ledger.jsonl is damaged')
@@ -189,12 +194,12 @@ def create(clipping_norm, plan):
 @pytest.mark.slow
 def test_an_own_aggregator_with_too_little_noise(tmp_path, cache_dir):
   (tmp_path / 'mine.py').write_text(_LITTLE_NOISE)
-  ended = _train(
-    tmp_path / 'run',
-    cache_dir,
-    **DP_FED_AVG,
-    aggregator=f'{tmp_path}/mine.py:create',
+  aggregator = f'{tmp_path}/mine.py:create'
+  flags = _flags(
+    tmp_path / 'run', cache_dir, **DP_FED_AVG, aggregator=aggregator
   )
+  # A process of its own: nothing follows the line as the interpreter ends.
+  ended = train_command.finish(train_command.start(flags))
   _assert_fails(ended, 1, '--noise_multiplier')
   assert ended.errors.startswith('Error: --aggregator must have')
   ledger = tmp_path / 'run' / 'ledger.jsonl'
@@ -228,6 +233,9 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path, cache_dir):
 
 
 def test_a_folder_that_cannot_be_written(tmp_path, cache_dir):
+  (tmp_path / 'file').write_text('')
+  ended = _train(tmp_path / 'file' / 'run', cache_dir)
+  _assert_fails(ended, 2, '--output_dir must be a folder')
   with processes.mounted(tmp_path / 'disk', 'ro') as disk:
     ended = _train(disk / 'run', cache_dir)
     _assert_fails(ended, 2, '--output_dir must be a folder', 'Read-only file')

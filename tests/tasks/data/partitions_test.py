@@ -225,6 +225,11 @@ def test_shards_have_at_most_one_class_each_where_they_divide_the_classes():
     {frozenset(rows.tolist()) for rows in split.indices} for split in splits
   )
   assert not one & other
+  # Of two shards of 10, 20 of one class or 10 of two.
+  split = _split('shards', labels, num_clients=30, shards_per_client=2, seed=3)
+  counts = _class_counts(split, labels)
+  assert set(counts.ravel()) == {0, 10, 20}
+  assert set(counts.sum(axis=1)) == {20}
 
 
 def test_natural_keeps_owners_together():

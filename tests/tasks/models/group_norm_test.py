@@ -78,7 +78,7 @@ def test_a_graph_takes_any_number_of_images_of_any_size():
   )
   for shape in ((2, 3, 5, 4), (7, 1, 1, 4), (0, 3, 3, 4)):
     images, _ = _images_and_weights(shape)
-    np.testing.assert_allclose(call(images), layer(images), atol=1e-6)
+    np.testing.assert_allclose(call(images), made(images), atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,12 @@ def test_shakespeare_lstm_is_tffs_baseline():
   assert [v.shape for v in model.trainable_variables] == shapes
 
 
+@pytest.mark.slow
+def test_mobilenet_on_images_has_the_size_that_docs_data_says():
+  model = keras_models.create_mobilenet_v2(_IMAGES, 10)
+  assert model.count_params() == 2_296_922
+
+
 def test_layers_of_one_shape_start_from_different_weights():
   weights = keras_models.create_resnet18(_DIGITS, 10).get_weights()
   same = [w for w in weights if w.shape == (3, 3, 64, 64)]

@@ -72,6 +72,7 @@ def _create_small(input_shape, num_classes):
     [
       tf.keras.layers.Rescaling(1 / 255, input_shape=input_shape),
       tf.keras.layers.Conv2D(4, 3),
+      tf.keras.layers.DepthwiseConv2D(3),
       group_norm.GroupNorm(2),
       tf.keras.layers.Flatten(),
       tf.keras.layers.Dense(num_classes),
@@ -107,9 +108,9 @@ def test_one_round_trains_the_model(tmp_path, create, shape, num_classes):
 
 @pytest.mark.slow
 def test_model_fn_trains_in_stock_tff():
-  examples = _examples(_DIGITS, 10)
+  examples = _examples(_IMAGES, 10)
   process = tff.learning.algorithms.build_unweighted_fed_avg(
-    _model_fn(keras_models.create_alexnet, examples, 10),
+    _model_fn(_create_small, examples, 10),
     client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.01),
   )
   state = process.initialize()
