@@ -74,7 +74,8 @@ def test_two_rounds_and_two_with_a_norm_from_them(tmp_path, cache_dir):
 
   # Another configuration in the same folder is refused with the difference.
   before = (tmp_path / 'fed_avg' / 'metrics.csv').read_bytes()
-  other = _train(tmp_path / 'fed_avg', cache_dir, local_steps=4)
+  # It ends before TFF has our context, and prints nothing behind its line.
+  other = train_command.finish(train_command.start(flags | {'local_steps': 4}))
   _assert_fails(other, 2, '--output_dir', 'local_steps was 1 and is 4')
   assert (tmp_path / 'fed_avg' / 'metrics.csv').read_bytes() == before
 
