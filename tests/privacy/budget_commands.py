@@ -6,9 +6,13 @@ import pathlib
 import subprocess
 import sys
 
-from tff_clipping.privacy.calculator import budget_main
+from tff_clipping.privacy.calculator import budget_main, ledger_main
 
 ROOT = pathlib.Path(__file__).parents[2]
+COMMANDS = {
+  budget_main: 'tff-clipping-budget',
+  ledger_main: 'tff-clipping-ledger',
+}
 PAPER = (
   '--num_clients=1920',
   '--clients_per_round=80',
@@ -20,7 +24,7 @@ ONE_ROUND = (*PAPER, '--num_rounds=1', '--noise_multiplier=3')
 
 def run_here(capsys, *arguments, main=budget_main):
   """Runs a command in this process; returns exit code, stdout, stderr."""
-  code = main.run(['tff-clipping-budget', *arguments])
+  code = main.run([COMMANDS[main], *arguments])
   captured = capsys.readouterr()
   return code, captured.out, captured.err
 
@@ -30,7 +34,7 @@ def check_refused(capsys, message, *arguments, main=budget_main):
   code, out, err = run_here(capsys, *arguments, main=main)
   assert (code, out) == (2, '')
   assert message in err
-  assert err.startswith('tff-clipping-')
+  assert err.startswith(f'{COMMANDS[main]}: ')
   assert len(err.splitlines()) == 1
   assert '`' not in err
 

@@ -4,7 +4,9 @@ import math
 import warnings
 
 import hypothesis
+import numpy as np
 import pytest
+from dp_accounting import rdp
 from hypothesis import strategies as st
 
 from tests.privacy.paper import PAPER, POPULATION
@@ -41,6 +43,42 @@ def test_published_epsilons(setting, epsilon, slack):
   )
   found = privacy.compute_epsilon(**dict(zip(names, setting, strict=True)))
   assert found == pytest.approx(epsilon, rel=slack)
+
+
+@pytest.mark.slow
+def test_tf_privacy_itself_says_the_same():
+  # Slow for its import of TensorFlow. 100 * 80 / 1920 epochs are, rounded up in
+  # floats, 101 rounds. Its best order is another, as its moments are.
+  lib = pytest.importorskip(
+    'tensorflow_privacy.privacy.analysis.compute_dp_sgd_privacy_lib'
+  )
+  theirs, _ = lib.compute_dp_sgd_privacy(1920, 80, 1.52999, 100 / 24, 1e-5)
+  epsilon = privacy.compute_epsilon(
+    **PAPER, num_rounds=101, noise_multiplier=1.52999
+  )
+  assert theirs == pytest.approx(1.5073, abs=5e-5)
+  assert epsilon < theirs < 1.0005 * epsilon
+  hundred = privacy.compute_epsilon(
+    **PAPER, num_rounds=100, noise_multiplier=1.52999
+  )
+  assert hundred == pytest.approx(1.49999, abs=5e-6)
+
+
+def test_tutorial_of_tf_privacy():
+  # TensorFlow Privacy, tutorials/README.md: N = 60000, batch 256, noise 1.1, 60
+  # epochs, delta 1e-5 give 'eps = 3.01', by the conversion of Mironov 2017,
+  # epsilon = rdp + log(1/delta) / (order - 1). Today's conversion gives less.
+  plan = privacy.PrivacyPlan(
+    num_clients=60000,
+    clients_per_round=256,
+    num_rounds=60 * 60000 // 256,
+    noise_multiplier=1.1,
+    target_delta=1e-5,
+  )
+  accountant = rdp.RdpAccountant().compose(plan.dp_event)
+  published = np.min(accountant.rdp - math.log(1e-5) / (accountant.orders - 1))
+  assert published == pytest.approx(3.01, abs=0.005)
+  assert 2.3 < plan.epsilon < published
 
 
 @pytest.mark.parametrize('rounds', [1, 7, 100])

@@ -4,6 +4,7 @@ import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting import rdp
+from scipy import special
 
 from tests.privacy.paper import build_round
 from tff_clipping.privacy.accounting import renyi
@@ -52,6 +53,14 @@ def test_divergences_are_those_of_dp_accounting():
   )
 
 
+def test_frequent_sampling_warns_of_nothing(capfd):
+  # From a probability of 0.1 on the series of dp_accounting may not converge.
+  for cohort in (100, 300, 500, 900):
+    mechanism = build_round('poisson', 1000, cohort, 1.0)
+    assert np.isfinite(renyi.RenyiCost([(mechanism, 10)]).compute_epsilon(1e-5))
+  assert capfd.readouterr().err == ''
+
+
 @pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
 @pytest.mark.parametrize('noise', [0.6, 3.0, 40.0])
 @pytest.mark.parametrize(('cohort', 'rounds'), [(2, 1), (80, 300), (900, 20)])
@@ -65,6 +74,20 @@ def test_the_best_of_all_orders_is_found(sampling, noise, cohort, rounds):
 def test_a_small_cost_is_not_lost_in_rounding():
   mechanism = build_round('poisson', 10**6, 1, 1e3)
   assert renyi.RenyiCost([(mechanism, 10**6)]).compute_epsilon(1e-12) > 0
+
+
+@pytest.mark.parametrize(
+  ('stddev', 'shift'), [(0.4, 1), (1.0, 1), (1.0, 3), (8.0, 5)]
+)
+@pytest.mark.parametrize('order', [2, 3, 11, 32])
+def test_integers_have_the_moments_of_continuous_noise(stddev, shift, order):
+  far = int(80 * (stddev + shift))
+  x = np.arange(-far, far + 1)
+  here, there = (-((x - v) ** 2) / (2 * stddev**2) for v in (0, shift))
+  moment = special.logsumexp(here + order * (there - here))
+  moment -= special.logsumexp(here)
+  expected = order * (order - 1) * shift**2 / (2 * stddev**2)
+  assert moment == pytest.approx(expected, rel=1e-9)
 
 
 def test_an_order_without_an_answer_is_no_bound(monkeypatch):

@@ -1,6 +1,8 @@
 """Tests of tff_clipping.privacy.calculator.budget_question."""
 
+import dp_accounting
 import pytest
+from dp_accounting import rdp
 
 from tests.privacy.paper import PAPER
 from tff_clipping import privacy
@@ -51,25 +53,48 @@ def test_all_directions_give_the_same_plan(setting):
   assert less.epsilon > 2
 
 
+def compute_by_library(num_clients, *, num_rounds, noise_multiplier):
+  """Returns the epsilon of Poisson cohorts of 80 by dp_accounting alone."""
+  event = dp_accounting.PoissonSampledDpEvent(
+    80 / num_clients, dp_accounting.GaussianDpEvent(noise_multiplier)
+  )
+  accountant = rdp.RdpAccountant().compose(event, num_rounds)
+  return accountant.get_epsilon(1e-5)
+
+
 @pytest.mark.parametrize(
-  'setting',
+  ('setting', 'num_rounds', 'noise'),
   [
-    {'sampling': 'poisson'},
-    {'sampling': 'grouped_poisson', 'min_separation': 6},
-    {'sampling': 'min_separation', 'min_separation': 6, 'mechanism': 'blt'},
+    ({'sampling': 'poisson'}, 720, 1),
+    ({'sampling': 'grouped_poisson', 'min_separation': 6}, 24, 3),
+    (
+      {'sampling': 'min_separation', 'min_separation': 6, 'mechanism': 'blt'},
+      24,
+      20,
+    ),
   ],
 )
-def test_all_numbers_but_the_population_give_the_smallest(setting):
+def test_all_numbers_but_the_population_give_the_smallest(
+  setting, num_rounds, noise
+):
   asked = {**setting, 'clients_per_round': 80, 'target_delta': 1e-5}
-  numbers = {'num_rounds': 24, 'noise_multiplier': 20, 'target_epsilon': 1.5}
-  plan = solve(**asked, **numbers)
-  assert plan.num_clients >= 80
+  numbers = {'num_rounds': num_rounds, 'noise_multiplier': noise}
+  plan = solve(**asked, **numbers, target_epsilon=1.5)
   assert plan.epsilon <= 1.5
-  if plan.num_clients == 80 * setting.get('min_separation', 1):
+  if plan.sampling == 'min_separation':
+    # Nothing is amplified by more clients.
+    assert plan.num_clients == 480
     return
-  less = {**asked, 'num_clients': plan.num_clients - 1}
-  more = solve(**less, num_rounds=24, noise_multiplier=20)
+  more = solve(**asked, **numbers, num_clients=plan.num_clients - 1)
   assert more.epsilon > 1.5
+  if plan.sampling == 'poisson':
+    # The library's orders are in part others.
+    less, more = (
+      round(plan.num_clients * 0.997),
+      round(plan.num_clients * 1.003),
+    )
+    assert compute_by_library(more, **numbers) <= 1.5
+    assert compute_by_library(less, **numbers) > 1.5
 
 
 @pytest.mark.parametrize('mechanism', privacy.MECHANISMS)

@@ -58,6 +58,13 @@ DAMAGE = {
 }
 
 
+def open_ledger(path):
+  privacy.PrivacyLedger(path, PLAN)
+
+
+READERS = [privacy.read_ledger, open_ledger]
+
+
 @pytest.mark.parametrize(
   ('damage', 'number'), [*((each, 3) for each in DAMAGE), ('list', 1)]
 )
@@ -66,12 +73,13 @@ def test_damaged_line_is_refused_with_its_number(path, damage, number):
   damage_line(path, number, DAMAGE[damage])
   # A whole line that is another one is told by the next, which has its digest.
   number += damage in ('a digit', 'doubled')
-  for read in (privacy.read_ledger, lambda x: privacy.PrivacyLedger(x, PLAN)):
+  for read in READERS:
     with pytest.raises(privacy.DamagedLedgerError, match=f'^Line {number} of '):
       read(path)
 
 
-def test_every_truncation_is_refused_with_the_line_that_is_missing(path):
+@pytest.mark.parametrize('read', READERS)
+def test_every_truncation_is_refused_with_the_line_that_is_missing(path, read):
   charge(path, [0, 1])
   data = path.read_bytes()
   ends = [place + 1 for place, byte in enumerate(data) if byte == ord('\n')]
@@ -79,7 +87,7 @@ def test_every_truncation_is_refused_with_the_line_that_is_missing(path):
     path.write_bytes(data[:size])
     line = 1 + data[:size].count(b'\n')
     with pytest.raises(privacy.DamagedLedgerError, match=f'^Line {line} of '):
-      privacy.PrivacyLedger(path, PLAN)
+      read(path)
   path.write_bytes(data)
   charge(path, [2])
 
@@ -90,6 +98,7 @@ def restore_seal(path, seal, older):
   path.write_bytes(path.read_bytes() + b'{"line":5')
 
 
+@pytest.mark.parametrize('read', READERS)
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
@@ -101,7 +110,6 @@ def restore_seal(path, seal, older):
       for damaged in (b'', b'{}', b'{"lines":-1,"digest":""}', b'9')
     ),
     (lambda path, seal, older: seal.unlink(), 'seal .* is missing'),
-    (lambda path, seal, older: path.unlink(), '4 lines were written'),
     (
       lambda path, seal, older: path.write_bytes(older[0]),
       '4 lines were written',
@@ -109,8 +117,8 @@ def restore_seal(path, seal, older):
     (restore_seal, 'never sealed'),
   ],
 )
-def test_a_file_that_is_missing_damaged_or_older_is_refused(
-  path, change, message
+def test_a_file_that_is_damaged_or_older_or_has_no_seal_is_refused(
+  path, change, message, read
 ):
   seal = path.with_name('ledger.jsonl.seal')
   charge(path, [0, 1])
@@ -118,7 +126,18 @@ def test_a_file_that_is_missing_damaged_or_older_is_refused(
   charge(path, [2])
   change(path, seal, older)
   with pytest.raises(privacy.DamagedLedgerError, match=message):
-    privacy.PrivacyLedger(path, PLAN)
+    read(path)
+
+
+def test_a_ledger_that_was_removed_is_not_begun_anew(path):
+  charge(path, [0, 1])
+  path.unlink()
+  with pytest.raises(FileNotFoundError):
+    privacy.read_ledger(path)
+  for read in (open_ledger, *READERS):
+    # The first one leaves an empty file.
+    with pytest.raises(privacy.DamagedLedgerError, match='3 lines were writte'):
+      read(path)
 
 
 def test_file_that_is_no_ledger_is_refused_and_left_alone(path):

@@ -161,7 +161,7 @@ def test_one_ledger_at_least_is_added_up_and_none_twice(write):
   assert privacy.compute_spending([first, second]).epsilon == 0
   with pytest.raises(ValueError, match='`ledgers` must be different ones'):
     privacy.compute_spending([first, first])
-  with pytest.raises(ValueError, match='`runs` must be at least one'):
+  with pytest.raises(ValueError, match='`ledgers` must be at least one'):
     privacy.compute_spending([])
 
 

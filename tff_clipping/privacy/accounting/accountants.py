@@ -76,13 +76,11 @@ def check_accountant(accountant: str, sampling: str | None = None) -> None:
 def compose(parts: sampled_gaussian.Parts, accountant: str) -> ComposedCost:
   """Returns the cost of rounds of some mechanisms together.
 
-  Args:
-    parts: Mechanisms, all under one relation, and the rounds of each.
-    accountant: One of `ACCOUNTANTS`.
+  Errors are those of `check_accountant`.
 
-  Raises:
-    TypeError: As `check_accountant` does.
-    ValueError: As `check_accountant` does.
+  Args:
+    parts: Mechanisms, at least one, of one relation, and the rounds of each.
+    accountant: One of `ACCOUNTANTS`.
   """
   for mechanism, _ in parts:
     check_accountant(accountant, mechanism.sampling)

@@ -102,6 +102,10 @@ class ComposedLoss:
   """
 
   parts: tuple[tuple[DiscreteLoss, int], ...]
+  # The searches come back to their ends.
+  _tilts: dict[float, tuple[float, float]] = dataclasses.field(
+    default_factory=dict, init=False, repr=False
+  )
 
   def compute_epsilon(self, delta: float) -> float:
     """Returns the epsilon >= 0 of all rounds at `delta`, from above.
@@ -118,7 +122,7 @@ class ComposedLoss:
     tilt = self._find_tilt(
       lambda t, moment, mean: moment - t * mean - math.log(delta)
     )
-    log_moment, mean = _tilt(self.parts, tilt)
+    log_moment, mean = self._tilt(tilt)
     if log_moment <= math.log(delta):
       return 0.0
     sums = self._compose(tilt, mean)
@@ -162,6 +166,17 @@ class ComposedLoss:
       sum(count * math.log1p(-loss.infinity_mass) for loss, count in self.parts)
     )
 
+  def _tilt(self, tilt: float) -> tuple[float, float]:
+    """Returns the log of the tilted masses' sum, and their mean loss."""
+    if tilt not in self._tilts:
+      log_moment = mean = 0.0
+      for loss, count in self.parts:
+        tilted, log_total = loss.tilt_masses(tilt)
+        log_moment += count * log_total
+        mean += count * float(np.dot(tilted, loss.losses))
+      self._tilts[tilt] = log_moment, mean
+    return self._tilts[tilt]
+
   def _find_tilt(
     self,
     gap: Callable[[float, float, float], float],
@@ -176,9 +191,9 @@ class ComposedLoss:
 
     def gap_at(log_distance: float) -> float:
       tilt = start + direction * math.exp(log_distance)
-      return gap(tilt, *_tilt(self.parts, tilt))
+      return gap(tilt, *self._tilt(tilt))
 
-    if gap(start, *_tilt(self.parts, start)) <= 0:
+    if gap(start, *self._tilt(start)) <= 0:
       return start
     # A few times what moves a bell curve by its own width; at the furthest, all
     # mass is in the first or in the last cell.
@@ -210,7 +225,7 @@ class ComposedLoss:
   def _compose(self, tilt: float, center: float) -> '_Sums':
     """Returns the sum of the rounds' losses around `center`, from above."""
     interval = self._interval
-    log_moment, _ = _tilt(self.parts, tilt)
+    log_moment, _ = self._tilt(tilt)
     # Chernoff's bound of the probability of a loss above the center.
     log_bound = log_moment - tilt * center
 
@@ -220,8 +235,8 @@ class ComposedLoss:
 
     upper = self._find_tilt(gap, tilt)
     lower = self._find_tilt(gap, tilt, direction=-1)
-    upper_moment, highest = _tilt(self.parts, upper)
-    _, lowest = _tilt(self.parts, lower)
+    upper_moment, highest = self._tilt(upper)
+    _, lowest = self._tilt(lower)
     first = math.floor(min(lowest, center) / interval) - 1
     first = max(first, sum(count * loss.lowest for loss, count in self.parts))
     last = math.ceil(max(highest, center) / interval) + 1
@@ -273,16 +288,3 @@ class _Sums:
   deltas: np.ndarray
   # Below a point, delta grows by this times 1 - e^(epsilon - loss).
   slopes: np.ndarray
-
-
-@functools.lru_cache(maxsize=64)  # The searches come back to their ends.
-def _tilt(
-  parts: tuple[tuple[DiscreteLoss, int], ...], tilt: float
-) -> tuple[float, float]:
-  """Returns the log of the tilted masses' sum, and their mean loss."""
-  log_moment = mean = 0.0
-  for loss, count in parts:
-    tilted, log_total = loss.tilt_masses(tilt)
-    log_moment += count * log_total
-    mean += count * float(np.dot(tilted, loss.losses))
-  return log_moment, mean

@@ -113,6 +113,9 @@ class PldCost:
     """Takes rounds of one relation; the rounds of an epoch are one draw."""
     self._draws = [(one, one.count_epochs(count)) for one, count in parts]
     self._noise = gaussian_mechanism.compose_noise(parts)
+    self._compose = functools.lru_cache(
+      functools.partial(_compose, self._draws)
+    )
 
   def compute_epsilon(self, delta: float) -> float:
     """Returns the epsilon of the parts; inf if no finite one is known."""
@@ -146,7 +149,7 @@ class PldCost:
     while interval <= _WIDEST_INTERVAL:
       try:
         return max(
-          compute(_compose(self._draws, interval, direction))
+          compute(self._compose(interval, direction))
           for direction in directions
         )
       except loss_composition.TooManyPointsError:

@@ -15,8 +15,8 @@ states that no attack is better than telling N(0, 1) from N(mu, 1) by a draw
 `bound_attacks` returns two numbers of a plan's curve: the largest true-positive
 rate at a false-positive rate, and mu. At every epsilon, the delta of the run is
 at most that of mu-GDP or at most the plan's, so that the run is no worse than
-one Gaussian mechanism of this mu. If the run is one Gaussian mechanism, its mu
-is exact, and holds at every delta.
+one Gaussian mechanism of this mu, at every delta from the plan's up. If the run
+is one Gaussian mechanism, its mu is exact, and holds at every delta.
 """
 
 import dataclasses

@@ -74,7 +74,7 @@ def add_up(
   """Returns the cost of planned runs together, for `json.dumps`.
 
   The cost of each run alone is by the same accountant and at the same delta, so
-  that it is below the cost of all. Other arguments and errors are those of
+  that it is at most the cost of all. Other arguments and errors are those of
   `compose_together`.
   """
   rounds = [(run.plan, run.plan.num_rounds) for run in runs]

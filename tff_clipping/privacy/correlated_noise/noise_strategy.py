@@ -131,7 +131,7 @@ class NoiseStrategy(abc.ABC):
 
     Args:
       participation: The rounds that a client may take part in, with a
-        contribution of L2 norm at most 1 in each.
+        contribution of L2 norm at most 1 in each, and nothing in the others.
       num_rounds: The number of rounds from the first; None means all.
 
     Returns:

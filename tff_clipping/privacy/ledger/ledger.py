@@ -236,7 +236,7 @@ class PrivacyLedger:
         self._append(ledger_contents.SEED, digest=digest)
 
   def check_budget(self, round_num: int) -> None:
-    """Raises if `charge` would refuse this round.
+    """Raises if `charge` would refuse this round for the budget or its order.
 
     Raises:
       BudgetExhaustedError: If it would pass the plan's target.
@@ -279,8 +279,7 @@ class PrivacyLedger:
     Raises:
       ValueError: If an argument is out of range, or the id was charged before.
       RoundChargedError: As in `check_budget`.
-      BudgetExhaustedError: As there.
-      OSError: If the line could not be written.
+      BudgetExhaustedError: As there. Nothing is written.
 
     After any error the release must not be made.
     """

@@ -26,10 +26,11 @@ def compute_spending(
     target_delta: As in `compose_together`.
 
   Raises:
-    TypeError: If `target_delta` is no number.
     ValueError: If there is no ledger, a ledger is given twice, or two runs drew
       secret cohorts by one seed.
   """
+  if not ledgers:
+    raise ValueError('`ledgers` must be at least one, found none.')
   _check_different(ledgers)
   return together.compose_together(
     [(each.plan, each.num_releases) for each in ledgers], target_delta

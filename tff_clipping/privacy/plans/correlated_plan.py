@@ -47,7 +47,8 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
   client share no noise. A run then costs as much as Poisson sampling from one
   group alone, in as many rounds as a group has turns.
 
-  No round is run again with other clients: later rounds take back its noise.
+  No round is run again with other clients: later rounds take back its noise. A
+  run with a new draw of the noise would not be the mechanism that is charged.
 
   Attributes:
     clients_per_round: The paper's P, the most clients in a cohort; the expected

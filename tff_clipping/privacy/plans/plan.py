@@ -228,16 +228,11 @@ def calibrate_noise_multiplier(
 
   Args:
     target_epsilon: The epsilon that must not be passed, positive.
-    **attributes: As in `compute_epsilon`.
+    **attributes: As in `PrivacyPlan.from_target_epsilon`, as are errors.
 
   Returns:
     The least multiplier of 6 significant digits whose epsilon by the same
     accountant is not above the target.
-
-  Raises:
-    TypeError: As in `compute_epsilon`.
-    ValueError: If an argument is out of range, or no multiplier in the
-      accountants' range has this epsilon.
   """
   return PrivacyPlan.from_target_epsilon(
     target_epsilon=target_epsilon, **attributes
