@@ -123,9 +123,9 @@ def _without_noise(parameters, _):
   )
 
 
-def _tenth_of_noise(parameters, _):
+def _tenth_of_noise(parameters, num_clients):
   z = parameters.noise_multiplier / 10
-  return _dp_mean(parameters, _, noise_multiplier=z)
+  return _dp_mean(parameters, num_clients, noise_multiplier=z)
 
 
 def _without_clip(parameters, _, inner=None):
@@ -137,13 +137,13 @@ def _without_clip(parameters, _, inner=None):
   )
 
 
-def _clip_of_mean(parameters, _):
+def _clip_of_mean(parameters, num_clients):
   norm = parameters.clients_per_round * _CLIP
   clipped_sum = aggregators.transformed_factory(
     tff.aggregators.SumFactory(),
     after=lambda total: l2_clip.clip_by_l2_norm(total, norm).value,
   )
-  return _without_clip(parameters, _, clipped_sum)
+  return _without_clip(parameters, num_clients, clipped_sum)
 
 
 def _audit_broken(build, **kwargs):
@@ -183,12 +183,12 @@ def test_what_the_broken_pipelines_have_broken_is_sound():
   assert not _audit_broken(_dp_mean).is_refuted
 
 
-def _local_noise(parameters, _):
+def _local_noise(parameters, num_clients):
   z, size = parameters.noise_multiplier, parameters.clients_per_round
   return _private(
     aggregators.local_gaussian_mean_factory,
     parameters,
-    _,
+    num_clients,
     sum_factory=aggregators.secure_sum_factory(
       _CLIP, local_noise_stddev=z * _CLIP / math.sqrt(size)
     ),
@@ -211,6 +211,9 @@ def _adaptive(parameters, _):
   )
 
 
+_secure_sum = functools.partial(
+  _dp_mean, sum_factory=aggregators.secure_sum_factory(_CLIP)
+)
 # 0.3 and 0.4 are 0.5 together.
 _per_layer = functools.partial(_dp_mean, clipping_norm=[0.3, 0.4])
 
@@ -231,12 +234,13 @@ def _of_tff(parameters, _):
         (_dp_mean, 'random_allocation'),
         (_dp_mean, 'fixed_size'),
         (_dp_mean, 'none'),
-        # By a secure sum.
+        (_secure_sum, 'fixed_size'),
         (_local_noise, 'fixed_size'),
         (_per_layer, 'poisson'),
         (_adaptive, 'poisson'),
         (_of_tff, 'none'),
         (_distributed, 'fixed_size'),
+        (_distributed, 'none'),
       )
     ),
   ],

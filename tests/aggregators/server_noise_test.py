@@ -205,3 +205,9 @@ def test_an_update_that_a_foreign_clip_lets_pass_is_zero(is_outside, bad):
     factory = tff.aggregators.clipping_factory(5.0, factory)
   result = run(factory, vectors([bad, 1], [3, 1])).result
   np.testing.assert_allclose(result, [3, 1], atol=6e-4)
+
+
+def test_an_update_whose_squares_overflow_is_zero():
+  factory = aggregators.gaussian_noise_factory(1e-4)
+  result = run(factory, vectors([3e19, 1], [3, 1])).result
+  np.testing.assert_allclose(result, [3, 1], atol=6e-4)

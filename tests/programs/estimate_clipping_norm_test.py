@@ -23,7 +23,8 @@ def _norms(folder):
 
 @pytest.mark.slow
 def test_both_runs_are_charged_and_no_cohort_is_repeated(tmp_path, capsys):
-  runpy.run_path(str(_SCRIPT))['main'](tmp_path)
+  main = runpy.run_path(str(_SCRIPT))['main']
+  main(tmp_path)
   printed = capsys.readouterr().out
   first, second = folders = tmp_path / 'first', tmp_path / 'second'
   # The norm adapts in the first run, and its last is that of the second.
@@ -56,3 +57,10 @@ def test_both_runs_are_charged_and_no_cohort_is_repeated(tmp_path, capsys):
   assert f'1.00 and 4.00 alone, {spent.epsilon:.2f} together' in printed
   assert not ledger_main.run(['ledger', *map(str, folders)])
   assert 'Together, the 30 releases of 2 runs' in capsys.readouterr().out
+
+  # The same command does nothing more.
+  main(tmp_path)
+  assert capsys.readouterr().out == printed
+  assert [privacy.read_ledger(each).num_releases for each in folders] == [
+    *(10, 20)
+  ]

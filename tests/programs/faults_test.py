@@ -248,3 +248,7 @@ def test_a_file_that_cannot_be_synced_is_named(tmp_path, monkeypatch):
   with pytest.raises(OSError, match='metrics.csv'):
     (tmp_path / 'metrics.csv').write_text('')
     atomic_files.sync(tmp_path / 'metrics.csv')
+  store = programs.Checkpoints(tmp_path / 'outcomes')
+  with pytest.raises(programs.StorageError, match='round 1 could not be writt'):
+    store.save(np.float32(1), 1)
+  assert store.rounds() == []

@@ -17,11 +17,11 @@ DELTA = 1e-3
 @functools.cache
 def plan(num_rounds=12, **kwargs):
   """Returns a plan for 8 of 24 clients a round."""
-  return privacy.PrivacyPlan.from_noise_multiplier(
+  return privacy.PrivacyPlan.from_target_epsilon(
     num_clients=24,
     clients_per_round=8,
     num_rounds=num_rounds,
-    noise_multiplier=1.5,
+    target_epsilon=2.0,
     target_delta=DELTA,
     accountant='pld',
     **kwargs,

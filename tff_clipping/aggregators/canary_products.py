@@ -22,7 +22,8 @@ def add_canary_products(
 
   For an audit: canaries are clients of the cohort that send their directions
   and pass through all of `inner_agg_factory`. Put this factory outside all
-  others: it measures the result, at the SERVER. The result and the state of
+  others: it measures the result, at the SERVER, before any server optimizer.
+  The result and the state of
   `inner_agg_factory` do not change.
 
   A product is a function of the result alone, so that it reveals no more than

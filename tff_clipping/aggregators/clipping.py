@@ -28,9 +28,7 @@ class Clip(NamedTuple):
 
 
 # What is not finite becomes zero all the same.
-NO_CLIP = Clip(
-  math.inf, lambda _: lambda value: l2_clip.clip_by_l2_norm(value, math.inf), {}
-)
+NO_CLIP = Clip(math.inf, lambda _: _without_clip, {})
 
 
 def difference_clipping_factory(
@@ -155,6 +153,10 @@ def _whole_clip(clipping_norm: Any) -> Clip:
     lambda _: lambda value: l2_clip.clip_by_l2_norm(value, norm),
     {'clipping_norm': np.float32(norm)},
   )
+
+
+def _without_clip(value: Any) -> l2_clip.Clipped:
+  return l2_clip.clip_by_l2_norm(value, math.inf)
 
 
 def _layers_clip(clipping_norms: Any) -> Clip:

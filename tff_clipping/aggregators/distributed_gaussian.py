@@ -38,11 +38,12 @@ def distributed_gaussian_mean_factory(
   Guarantee: the sum of the integers that is released is a discrete Gaussian
   mechanism of sensitivity Delta and standard deviation s * sqrt(M), whatever n
   is; the sum of the clients' integers alone has s * sqrt(n). Both are at least
-  z * Delta. By Theorem 3 of `aggregators.noise`, the Renyi divergences are
-  those of the Gaussian mechanism with noise multiplier z under adding or
-  removing one client, and z / 2 under replacing one. So a plan with
-  `accountant='rdp'` and the sampling 'fixed_size' or 'none' holds for the
-  integers; of `accountant='pld'` nobody has proved it. A round of fewer than m
+  z * Delta. By Theorem 3 of `aggregators.noise`, which rests on integers alone,
+  the Renyi divergences are at most those of the Gaussian mechanism with noise
+  multiplier z under adding or removing one client, and z / 2 under replacing
+  one. So a plan with `accountant='rdp'` and the sampling 'fixed_size'
+  (`tff_clipping.privacy.accounting.renyi`) or 'none' holds for the integers; of
+  `accountant='pld'` nobody has proved it. A round of fewer than m
   or more than M clients fails and releases nothing. Whoever sees the failure
   learns of the size: it must be public, or always within the bounds. Against a
   real server, which counts its clients, the secure summation must refuse
@@ -51,9 +52,9 @@ def distributed_gaussian_mean_factory(
   Without `bits` nothing wraps, and there is up to 1 % more noise, for the
   rounding. With them the modulus is 2^`bits`, 4 standard deviations of an
   element of the sum on either side. An element beyond wraps, which costs
-  accuracy and never privacy. The coarser the grid that the modulus allows, the
-  larger are Delta and the noise, up to 1.5 times. More than 5 elements are
-  padded by a third at most.
+  accuracy and never privacy: the remainder is a function of the sum. The
+  coarser the grid that the modulus allows, the larger are Delta and the noise,
+  up to 1.5 times. More than 5 elements are padded by a third at most.
 
   Measurements:
     mechanism: A `Mechanism` of the kind 'distributed' as JSON, with c.

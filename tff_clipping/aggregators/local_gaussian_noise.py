@@ -49,9 +49,10 @@ def local_gaussian_noise_factory(
 
   What is released lies on a grid that depends on s and P alone, to which
   clients' values are rounded towards zero. It does not clip; put it inside a
-  clip. The noise comes from the random numbers of the Linux kernel where the
-  client runs, without which it fails: no secret is in what is sent to clients.
-  There is no seed, since an aggregator cannot tell its clients apart.
+  clip. What becomes zero is as for `gaussian_noise_factory`. The noise comes
+  from the random numbers of the Linux kernel where the client runs, without
+  which it fails: no secret is in what is sent to clients. There is no seed,
+  since an aggregator cannot tell its clients apart.
 
   Measurements (those of `inner_agg_factory`, which have no noise, are dropped):
     noise_stddev: s, that on the sum, `float32`.

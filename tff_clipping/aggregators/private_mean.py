@@ -48,6 +48,8 @@ def dp_mean_factory(
     clipping_norm: c, `float32`; `clipping_norms` where each tensor has one.
     noise_stddev: z c, on the sum, `float32`.
 
+  Nothing that is computed from clients' data is reported without noise.
+
   Args:
     clipping_norm: c, from 1e-12 to 1e19, in the unit of the updates; or a
       sequence c_1, ..., c_K, to which the K tensors of an update are clipped

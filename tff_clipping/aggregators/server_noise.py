@@ -43,8 +43,9 @@ def gaussian_noise_factory(
   `noise_stddev / s`, in the numbers that are released: `aggregators.noise` has
   the theorem. What bounds `s` is a clip, outside or inside: this factory does
   not clip. An empty cohort gives 0 + noise. An update that is not finite, or
-  whose sum of squares is above the largest `float32`, becomes zero. Without a
-  record of the mechanism a run counts as unchecked: `dp_mean_factory` has one.
+  whose sum of squares is above the largest `float32`, becomes zero. No
+  record of a mechanism is measured, so that a run counts as unchecked:
+  `dp_mean_factory` has a record.
 
   Clients' values are rounded towards zero to a grid of at most 2^-29 standard
   deviations. An `inner_agg_factory` other than `tff.aggregators.SumFactory`,

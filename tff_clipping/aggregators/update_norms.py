@@ -49,6 +49,7 @@ def add_update_norm_measurements(
   Args:
     inner_agg_factory: Aggregates the values; weighted or not.
     clipping_norm: The norm for the share of longer updates, 1e-12 to 1e19.
+      Nothing is clipped to it.
 
   Source: Sec. 2.2, where the clipping norm is half the mean norm of the updates
     of an unclipped run, and Figs. 1 and 2.

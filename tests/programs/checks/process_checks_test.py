@@ -51,7 +51,15 @@ def test_clients_keep_something_where_it_costs_nothing():
   fixed_size = dataclasses.replace(_PLAN, sampling='fixed_size')
   with pytest.raises(ValueError, match='keep nothing from round to round'):
     process_checks.check_process(process, fixed_size)
-  process_checks.check_process(_our_fed_avg(learning.steps.Sgd()), fixed_size)
+  # With state at the server alone.
+  stock = tff.learning.algorithms.build_unweighted_fed_avg(
+    small_program.model_fn,
+    tff.learning.optimizers.build_sgdm(0.1),
+    tff.learning.optimizers.build_adam(0.1),
+    model_aggregator=_independent(),
+  )
+  for process in (_our_fed_avg(learning.steps.Sgd()), stock):
+    process_checks.check_process(process, fixed_size)
 
 
 def _model_with(layer):

@@ -223,11 +223,22 @@ def test_its_secrets_are_its_owners(tmp_path, store):
 
 @pytest.mark.usefixtures('is_not_built')
 def test_a_run_whose_ledger_is_lost_does_not_begin_again_on_its_cohorts(
-  tmp_path, store
+  tmp_path, store, monkeypatch
 ):
-  # Killed between the seed and the ledger, it begins, with another seed.
-  seeds = {_build(tmp_path, store).seed for _ in range(2)}
-  assert len(seeds) == 2
+  # A lost run has left its seed, and the new one is killed as it begins.
+  (tmp_path / 'sampling_seed').write_text('5')
+  create = privacy.PrivacyLedger.__init__
+
+  def create_and_end(*args):
+    create(*args)
+    raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch:
+    patch.setattr(privacy.PrivacyLedger, '__init__', create_and_end)
+    with pytest.raises(KeyboardInterrupt):
+      _build(tmp_path, store).open_ledger()
+  assert (tmp_path / 'ledger.jsonl').exists()
+  assert _build(tmp_path, store).seed != 5
   with _build(tmp_path, store).open_ledger():
     pass
   kept = _build(tmp_path, store).seed

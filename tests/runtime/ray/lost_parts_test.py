@@ -11,7 +11,7 @@ import pytest
 
 from tests import processes
 
-# One Ray at a time: several are slow to start.
+# With the other tests of Ray in one process; the programs here start at once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('ray')]
 
 _LOST = {

@@ -50,12 +50,12 @@ class PrivateProgram:
   Attributes:
     folder: Where the run is kept.
     plan: How cohorts are drawn, how much noise is added, and what that costs.
-    sampler: Draws the plan's cohorts, by the seed in `folder`.
+    sampler: Draws the plan's cohorts, by `seed`.
     process: Clips, adds the plan's noise and trains.
     watchers: As for `TrainingProgram`.
     settings: Further arguments of `TrainingProgram`.
     kept_settings: What a run has to keep when it goes on, by name.
-    seed: That of `sampler`, a secret.
+    seed: That of `sampler`, a secret, which `open_ledger` writes to `folder`.
   """
 
   folder: pathlib.Path
@@ -68,9 +68,20 @@ class PrivateProgram:
   seed: int = dataclasses.field(repr=False)
 
   def open_ledger(self) -> PrivacyLedger:
-    """Opens the ledger of the run, or starts it; see `PrivacyLedger`."""
+    """Opens the ledger of the run, or starts it; see `PrivacyLedger`.
+
+    A run that starts writes the seed of its cohorts and its settings, before
+    its ledger: a seed that a lost ledger has left is never drawn from again.
+
+    Raises:
+      LedgerInUseError, DamagedLedgerError: As `PrivacyLedger`.
+      StorageError: If a file could not be written.
+    """
+    if not (self.folder / _LEDGER).exists():
+      self._write_kept()
     ledger = PrivacyLedger(self.folder / _LEDGER, self.plan)
     try:
+      # Another program may have begun and ended in between.
       if not ledger.num_releases:
         self._write_kept()
     except BaseException:

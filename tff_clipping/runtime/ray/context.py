@@ -33,10 +33,8 @@ from tff_clipping.runtime.tensorflow_computation import (
 _LOOPBACK = '127.0.0.1'
 
 
-class RayContext(tff.framework.SyncContext, contextlib.ExitStack):
+class RayContext(tff.framework.SyncContext):
   """A TFF execution context that runs clients on a Ray cluster.
-
-  `close` ends the workers, and the Ray that was started here.
 
   Attributes:
     num_shards: The number of shards in which the clients are added up.
@@ -46,7 +44,6 @@ class RayContext(tff.framework.SyncContext, contextlib.ExitStack):
     self, address: str | None, num_shards: int | None, **workers: Any
   ):
     """Connects to a cluster, and starts `Workers`; see `set_ray_context`."""
-    super().__init__()
     self._server = InProcessContext()
     # Of what has been compiled, the reference to its serialized form.
     self._sent: weakref.WeakKeyDictionary[MapReduceRound, ray.ObjectRef] = (
@@ -63,10 +60,14 @@ class RayContext(tff.framework.SyncContext, contextlib.ExitStack):
       # raises in the midst of its work.
       self._thread = concurrent.futures.ThreadPoolExecutor(1, 'ray')
       stack.callback(self._thread.shutdown, wait=False)
-      self.enter_context(stack.pop_all())
+      self._open = stack.pop_all()
     self.num_shards = num_shards or self._workers.size
     atexit.register(self.close)
-    self.callback(atexit.unregister, self.close)
+    self._open.callback(atexit.unregister, self.close)
+
+  def close(self) -> None:
+    """Ends the workers, and the Ray that was started here."""
+    self._open.close()
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
