@@ -33,7 +33,7 @@ from tff_clipping.runtime.tensorflow_computation import (
 _LOOPBACK = '127.0.0.1'
 
 
-class RayContext(tff.framework.SyncContext):
+class RayContext(tff.framework.SyncContext, contextlib.AbstractContextManager):
   """A TFF execution context that runs clients on a Ray cluster.
 
   Attributes:
@@ -68,6 +68,9 @@ class RayContext(tff.framework.SyncContext):
   def close(self) -> None:
     """Ends the workers, and the Ray that was started here."""
     self._open.close()
+
+  def __exit__(self, *_: object) -> None:
+    self.close()
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
