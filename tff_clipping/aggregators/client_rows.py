@@ -32,6 +32,5 @@ def stack(values: tff.Value) -> tff.Value:
     return join(stacked, tf.nest.map_structure(lambda t: t[tf.newaxis], value))
 
   merge = tff.tensorflow.computation(join, stacked_type, stacked_type)
-
   report = tff.tensorflow.computation(lambda stacked: stacked, stacked_type)
   return tff.federated_aggregate(values, zero(), accumulate, merge, report)

@@ -217,10 +217,7 @@ def _clip_layers(value, norms, value_type):
 
 
 def _clipping_factory(clip, count_name, inner_factory, count_factory):
-  """Returns a factory that clips, then aggregates, and counts if it is asked.
-
-  `clip` takes the norm as well if it is estimated.
-  """
+  """Returns a factory that clips, then aggregates, and counts if asked."""
   ((norm_name, norm),) = clip.measured.items()
   if inner_factory is None:
     inner_factory = tff.aggregators.SumFactory()

@@ -138,14 +138,10 @@ def noised_sum_factory(
 
 
 def _check_room(share_stddev: float, sum_factory: Any, norm: float) -> None:
-  """Raises if a secure sum would clamp the noise of clients, or round it off.
-
-  `norm` bounds the values. Where it is infinite, they are clipped elsewhere, to
-  the norm that the secure sum is for.
-  """
+  """Raises if a secure sum would clamp clients' noise, or round it off."""
   if not isinstance(sum_factory, secure_sum.SecureSumFactory):
     return
-  if math.isinf(norm):
+  if math.isinf(norm):  # Clipped elsewhere, to the norm that the sum is for.
     norm = sum_factory.clipping_norm
   least = norm + gaussian.LARGEST_DRAW * share_stddev
   coarsest = grid.RELATIVE_STEP_OF_SHARES * share_stddev

@@ -189,10 +189,7 @@ def _mean_factory(
   sum_factory: SumFactory | None,
   **noise: Any,
 ) -> SumFactory:
-  """Returns the factory of a noised sum, clipped and divided by P.
-
-  `record` has the kind of the noise, and the fields of that kind.
-  """
+  """Returns a noised sum over P; `record` has the fields of its kind."""
   clip = clipping.build_clip(clipping_norm)
   z = argument_checks.check_positive('noise_multiplier', noise_multiplier)
   stddev = server_noise.check_noise_stddev(z * clip.norm)

@@ -122,12 +122,10 @@ def choose_grid(
 def _choose_norm(
   dim: int, shares: float, max_clients: int, bits: int, least: float
 ) -> float:
-  """Returns the largest norm, in steps, from `least`, whose sums hardly wrap.
-
-  `shares` is the noise of one client over Delta.
-  """
+  """Returns the largest norm from `least` steps of which sums hardly wrap."""
   # The variance of an element is square x^2 + linear x + constant, with the
-  # bound of `rounded_norm_bound` that is always the smaller one for this beta.
+  # bound of `rounded_norm_bound` that is always the smaller one for this beta;
+  # `shares` is the noise of one client over Delta.
   noise = max_clients * shares**2
   square = max_clients**2 / dim + noise
   constant = max_clients / 4 + noise * (dim / 4 + math.sqrt(dim) / 2)

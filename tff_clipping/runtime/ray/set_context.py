@@ -14,8 +14,7 @@ from tff_clipping.runtime.ray import ClusterError
 _CONNECT_SECONDS = 5.0
 
 # Ray reads these when it is imported. Nothing is sent to Ray's makers, and Ray
-# prints nothing: a warning of this package says in one line what a user must
-# know.
+# prints nothing: warnings of this package say what a user must know.
 _QUIET = {
   'RAY_USAGE_STATS_ENABLED': '0',
   'RAY_DEDUP_LOGS_SKIP_REGEX': '.*',
@@ -48,14 +47,12 @@ def set_ray_context(
       which the last bits of a result depend; `None` is the number of workers.
     required_paths: Files or folders, such as client stores, that each node
       must have.
-    max_client_seconds: How long a client may work, with what a worker needs to
-      compile the round. A worker whose shard takes longer, such as one that
-      reads from a network disk that is gone, is started again, and the shard
-      runs in another one. `math.inf` is no limit.
+    max_client_seconds: How long a client may work, with the compilation of the
+      round; `math.inf` is no limit. A worker that takes longer, as on a network
+      disk that is gone, is started again, and another worker runs its shard.
 
   Returns:
-    The context. Close it, or use it in a `with` statement, when the last
-    computation is done.
+    The context. Use it in a `with` statement, or close it after the last round.
 
   Raises:
     ModuleNotFoundError: If Ray is not installed.
