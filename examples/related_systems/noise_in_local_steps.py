@@ -20,12 +20,10 @@ trains on every other training image, and tests on the others. Without
 `--data_dir` it is a short run on the embedded digits.
 """
 
-import argparse
-
 import dp_accounting
 import numpy as np
 
-from examples.related_systems import noisy_steps
+from examples.related_systems import noisy_steps, setting
 from tasks.data import registry
 from tasks.data.partitions import PartitionConfig
 from tasks.models import keras_models
@@ -53,14 +51,11 @@ def choose_scale(num_rounds, num_images, dp_sgd):
 
 
 def main(argv: list[str] | None = None) -> None:
-  parser = argparse.ArgumentParser()
-  parser.add_argument('--data_dir', help='the folder of mnist.npz, cifar10.npz')
+  parser = setting.parser()
   parser.add_argument('--task', choices=['mnist', 'cifar10'], default='mnist')
   parser.add_argument('--dp_sgd', action='store_true')
   parser.add_argument('--search', action='store_true')
   parser.add_argument('--learning_rate', type=float)
-  parser.add_argument('--epsilon', type=float, default=1.5)
-  parser.add_argument('--seed', type=int, default=0)
   flags = parser.parse_args(argv)
   name = flags.task if flags.data_dir else 'embedded_digits'
   partition, num_images, num_rounds, *rates = _TASKS[name]
