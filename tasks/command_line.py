@@ -1,4 +1,4 @@
-"""What the commands have in common: flags, signals, messages in one line."""
+"""What the commands have in common: flags, errors in one line, exit codes."""
 
 import contextlib
 import gc
@@ -21,22 +21,20 @@ _OURS = ('analysis', 'tasks', 'tff_clipping')
 _WRONG_SETTINGS = (TypeError, ValueError, ModuleNotFoundError, flags.Error)
 
 _show_of_python = warnings.showwarning
-_interrupted = False
 
 
-def run(main: Callable[[Sequence[str]], int]) -> None:
+def run(main: Callable[[], int]) -> None:
   """Parses the flags, runs a command and exits with its code.
 
   Of an exception, the code is 2 for a wrong flag or setting (TypeError,
-  ValueError, absl.flags.Error, ModuleNotFoundError), 5 for a file (OSError) and
-  130 for Ctrl-C, each with one line; any other is raised.
+  ValueError, absl.flags.Error, ModuleNotFoundError) and 5 for a file (OSError),
+  each with one line; any other is raised.
 
   `absl.app.run` would break Keras here: TensorFlow 2.14, imported after it has
   started, runs an operation in the midst of its own import.
 
   Args:
-    main: Takes the arguments that are no flags, the first of which is the name
-      of the program, and returns the exit code.
+    main: Returns the exit code.
   """
   _open_streams()
   if {'--help', '--helpshort'} & set(sys.argv[1:]):
@@ -44,9 +42,7 @@ def run(main: Callable[[Sequence[str]], int]) -> None:
     sys.exit(0)
   app.define_help_flags()
   try:
-    argv = flags.FLAGS(sys.argv)
-    if len(argv) > 1:
-      raise flags.Error(f'Only flags are taken, found {argv[1]!r}.')
+    parse(flags.FLAGS, sys.argv)
   except flags.Error as e:
     print_error(e)
     sys.exit(2)
@@ -58,70 +54,73 @@ def run(main: Callable[[Sequence[str]], int]) -> None:
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
   try:
-    with _handling_interrupts(_remember):
-      code = main(argv)
-  except (KeyboardInterrupt, Exception) as e:
-    if isinstance(e, KeyboardInterrupt) or _interrupted:
-      print('Interrupted.', file=sys.stderr)
-      code = 130
-    elif isinstance(e, (*_WRONG_SETTINGS, OSError)):
-      print_error(e)
-      code = 2 if isinstance(e, _WRONG_SETTINGS) else 5
-    else:
-      raise
-  # One that `main` took for another error.
-  sys.exit(130 if code and _interrupted else code)
+    with interruptible():
+      code = main()
+  except (*_WRONG_SETTINGS, OSError) as e:
+    print_error(e)
+    code = 2 if isinstance(e, _WRONG_SETTINGS) else 5
+  sys.exit(code)
 
 
-class _Output:
-  """A stream of text whose failures end nothing.
+def parse(values: flags.FlagValues, arguments: Sequence[str]) -> None:
+  """Parses the flags behind the name of a program.
 
-  A full disk, a reader that has gone, or a locale that lacks a letter loses
-  what is printed, and no run.
+  Raises:
+    absl.flags.Error: If one is wrong, or an argument is no flag.
   """
+  left = values(arguments)[1:]
+  if left:
+    raise flags.Error(f'Only flags are taken, found {left[0]!r}.')
 
-  def __init__(self, stream: Any):
-    self._stream = stream
-    if hasattr(stream, 'reconfigure'):
-      stream.reconfigure(errors='backslashreplace')
 
-  def __getattr__(self, name: str) -> Any:
-    return getattr(self._stream, name)
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+  """Lets a Ctrl-C end the program at once, as SIGTERM does.
 
-  def write(self, text: str) -> int:
-    """Writes, or drops the text."""
-    with self._dropping():
-      self._stream.write(text)
-    return len(text)
+  Python would raise an exception, which is lost in a destructor, TensorFlow
+  turns into another one, and modules that are half imported print. Every file
+  of a run is whole at any moment. Programs that handle the signal themselves,
+  as the rounds do, or ignore it, are left alone.
+  """
+  previous = signal.getsignal(signal.SIGINT)
+  if previous is not signal.default_int_handler:
+    yield
+    return
+  signal.signal(signal.SIGINT, signal.SIG_DFL)
+  try:
+    yield
+  finally:
+    signal.signal(signal.SIGINT, previous)
 
-  def flush(self) -> None:
-    """Flushes, or drops what was written."""
-    with self._dropping():
-      self._stream.flush()
 
-  @contextlib.contextmanager
-  def _dropping(self) -> Iterator[None]:
-    try:
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+  """Lets a Ctrl-C end the imports in the body, which look for no garbage.
+
+  Modules make nothing else than what stays, and for TensorFlow and TFF the
+  search takes half a second.
+  """
+  was_enabled = gc.isenabled()
+  gc.disable()
+  try:
+    with interruptible():
       yield
-    except (OSError, ValueError):
-      # What is in the buffer goes nowhere, or Python would complain at its end.
-      with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._stream.fileno())
-        os.close(nowhere)
+  finally:
+    if was_enabled:
+      gc.enable()
 
 
 def _open_streams() -> None:
-  """Lets nothing that is printed end a program, or reach one of its files."""
+  """Lets nothing that is printed fail by a letter, or reach a run's file."""
   for number in range(3):
     try:
       os.fstat(number)
     except OSError:
       # The lowest number that is free. Else a file of the run would get it.
       os.open(os.devnull, os.O_RDWR)
-  for number, name in ((1, 'stdout'), (2, 'stderr')):
-    stream = getattr(sys, name) or open(number, 'w', closefd=False)
-    setattr(sys, name, _Output(stream))
+  for stream in (sys.stdout, sys.stderr):
+    if hasattr(stream, 'reconfigure'):  # It is `None` where it was closed.
+      stream.reconfigure(errors='backslashreplace')
 
 
 def _print_help() -> None:
@@ -132,65 +131,6 @@ def _print_help() -> None:
   for group in shown:
     print(flags.FLAGS.module_help(group or sys.argv[0]))
   print('\nAlso --flagfile=FILE, --verbosity=1 and --helpfull.')
-
-
-@contextlib.contextmanager
-def importing() -> Iterator[None]:
-  """Ends the program on a Ctrl-C in the body, as any other Ctrl-C does.
-
-  Python would print where in which module it was, and modules that are half
-  imported turn the exception into others. Programs that handle the signal
-  themselves, or ignore it, are left alone.
-
-  Nor does Python look for garbage in the body. Modules make nothing else than
-  what stays, and for TensorFlow and TFF the search takes half a second.
-  """
-  was_enabled = gc.isenabled()
-  gc.disable()
-  try:
-    with _handling_interrupts(_end):
-      yield
-  finally:
-    if was_enabled:
-      gc.enable()
-
-
-def check_interrupted() -> None:
-  """Raises `KeyboardInterrupt` if there was a Ctrl-C that was lost.
-
-  Python drops the exception in a destructor, and TensorFlow makes another one
-  of it.
-  """
-  if _interrupted:
-    raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def _handling_interrupts(handler: Callable[..., None]) -> Iterator[None]:
-  """Handles a Ctrl-C in the body, where Python or we would."""
-  previous = signal.getsignal(signal.SIGINT)
-  if previous not in (signal.default_int_handler, _remember):
-    yield
-    return
-  signal.signal(signal.SIGINT, handler)
-  try:
-    yield
-  finally:
-    signal.signal(signal.SIGINT, previous)
-
-
-def _remember(signum: int, frame: Any) -> None:
-  global _interrupted
-  del signum, frame
-  _interrupted = True
-  raise KeyboardInterrupt
-
-
-def _end(signum: int, frame: Any) -> None:
-  del signum, frame
-  print('Interrupted.', file=sys.stderr, flush=True)
-  # Modules that are half imported have nothing to tidy up.
-  os._exit(130)
 
 
 def print_error(error: Exception) -> None:

@@ -355,31 +355,14 @@ def _plain(value: Any) -> Any:
   return value
 
 
-class _IntegerParser(flags.ArgumentParser):
-  """Takes whole numbers for a flag, also as 1e6 or 80.0."""
-
-  syntactic_help = 'a whole number'
-
-  def parse(self, argument: str | int) -> int:
-    """Returns the number; see the base class."""
-    return argument_checks.parse_integer(str(argument))
-
-
 class _IntegersParser(flags.ListParser):
   """Takes whole numbers with commas for a flag."""
 
   def parse(self, argument: Any) -> list[int]:
     """Returns the numbers; see the base class."""
-    return [
-      argument_checks.parse_integer(str(each))
-      for each in super().parse(argument)
-    ]
+    return [int(each) for each in super().parse(argument)]
 
 
-# As those of absl, for whole numbers.
-_define_integer = functools.partial(
-  flags.DEFINE, _IntegerParser(), serializer=flags.ArgumentSerializer()
-)
 define_integers = functools.partial(
   flags.DEFINE, _IntegersParser(), serializer=flags.CsvListSerializer(',')
 )
@@ -387,14 +370,14 @@ define_integers = functools.partial(
 _DEFINE = {
   bool: flags.DEFINE_bool,
   float: flags.DEFINE_float,
-  int: _define_integer,
+  int: flags.DEFINE_integer,
   str: flags.DEFINE_string,
 }
 _DEFINE_SEVERAL = {int: define_integers, str: flags.DEFINE_list}
 
 
-def define_flags() -> None:
-  """Defines the flag of each setting, in its group; called once a process."""
+def define_flags(values: flags.FlagValues) -> None:
+  """Defines the flag of each setting, in its group."""
   firsts = {name: group for group, name in GROUPS.items()}
   group = ''
   for field in dataclasses.fields(Config):
@@ -404,10 +387,5 @@ def define_flags() -> None:
     define = (_DEFINE_SEVERAL if is_tuple else _DEFINE)[kind]
     required = ' Required.' if field.metadata['required'] else ''
     text = f'{field.metadata["help"]}{required}'
-    define(field.name, field.default, text, module_name=group)
-
-
-def read_flags() -> dict[str, Any]:
-  """Returns the settings that were given as flags, by name."""
-  found = [flags.FLAGS[field.name] for field in dataclasses.fields(Config)]
-  return {flag.name: flag.value for flag in found if flag.present}
+    common = dict(flag_values=values, module_name=group)
+    define(field.name, field.default, text, **common)

@@ -27,18 +27,8 @@ from absl import flags
 from tasks import command_line
 
 with command_line.importing():
-  from tasks import config, many_runs, run_flags
+  from tasks import config, sweep, train
   from tasks.experiments import ROWS, NamedRun, compared_algorithms
-
-_ROWS = flags.DEFINE_list('rows', [], 'Rows of the table of experiments.')
-_SCALES = flags.DEFINE_list('scales', [], 'The scales of the rows.')
-_ALGORITHMS = flags.DEFINE_list(
-  'algorithms', [], 'The algorithms; else those that a row compares.'
-)
-_SEEDS = config.define_integers(
-  'seeds', [], 'The seeds of each run; else 0, or those of the published runs.'
-)
-
 
 _PUBLISHED = pathlib.Path(__file__).parents[1] / 'results' / 'runs.jsonl'
 # Rows and scales of small cohorts, in place of published runs whose variants
@@ -114,43 +104,55 @@ def with_thresholds(
   return list(found.values())
 
 
-def plan() -> tuple[dict[str, tuple[str, ...]], pathlib.Path]:
-  """Returns the flags of each run that is asked for, and the folder of all."""
+def main() -> int:
+  """Runs what the flags ask for; returns the exit code."""
   for name in ('row', 'scale', 'algorithm', 'seed'):
     if flags.FLAGS[name].present:
       raise ValueError(f'`{name}` must be given as `{name}s` here.')
-  variants = flags.FLAGS['variants'].value
-  if bool(_ROWS.value) != bool(_SCALES.value):
+  rows, scales, algorithms, variants = (
+    flags.FLAGS[name].value
+    for name in ('rows', 'scales', 'algorithms', 'variants')
+  )
+  if bool(rows) != bool(scales):
     raise ValueError('`rows` and `scales` must be given together.')
-  if (_ALGORITHMS.value or variants) and not _ROWS.value:
+  if (algorithms or variants) and not rows:
     raise ValueError('`algorithms` and `variants` must be given with `rows`.')
   runs = published_runs()
-  if _ROWS.value:
-    runs = named_runs(_ROWS.value, _SCALES.value, _ALGORITHMS.value, variants)
+  if rows:
+    runs = named_runs(rows, scales, algorithms, variants)
   folder = pathlib.Path(flags.FLAGS['output_dir'].value or 'runs/reproduction')
-  runs = with_thresholds(runs, _SEEDS.value)
-  return dict(_name_and_flags(run, folder) for run in runs), folder
+  planned = {}
+  for run in with_thresholds(runs, flags.FLAGS['seeds'].value):
+    # It reads no files.
+    unread = ['data_dir'] if ROWS[run.row]['task'] == 'embedded_digits' else []
+    common = sweep.given_flags(without=['variants', *unread])
+    changes = ''.join(map(_in_names, common))
+    of_run = dataclasses.asdict(run) | {'variants': ','.join(run.variants)}
+    given = [*common, *(f'--{name}={value}' for name, value in of_run.items())]
+    if run.threshold_run and not flags.FLAGS['clipping_norm'].present:
+      source = folder / f'{run.threshold_run.name}{changes}'
+      given.append(f'--clipping_norm_from={source}')
+    planned[f'{run.name}{changes}'] = given
+  return sweep.run_all(planned, folder)
 
 
-def _name_and_flags(
-  run: NamedRun, folder: pathlib.Path
-) -> tuple[str, tuple[str, ...]]:
-  """The folder and the flags of a run; the flags of all are in the name."""
-  # It reads no files.
-  unread = ('data_dir',) if ROWS[run.row]['task'] == 'embedded_digits' else ()
-  common = many_runs.given_flags(without=('variants', *unread))
-  changes = ''.join(
-    f'-{flag.removeprefix("--").replace("/", "-")}'
-    for flag in common
-    if flag.removeprefix('--').partition('=')[0] not in run_flags.NOT_OF_THE_ROW
-  )
-  names = dataclasses.asdict(run) | {'variants': ','.join(run.variants)}
-  given = [*common, *(f'--{name}={value}' for name, value in names.items())]
-  if run.threshold_run and not flags.FLAGS['clipping_norm'].present:
-    source = folder / f'{run.threshold_run.name}{changes}'
-    given.append(f'--clipping_norm_from={source}')
-  return f'{run.name}{changes}', tuple(given)
+def _in_names(flag: str) -> str:
+  """A flag as part of the name of a folder, if it changes the experiment."""
+  text = flag.removeprefix('--')
+  is_watching = text.partition('=')[0] in train.NOT_OF_THE_ROW
+  return '' if is_watching else f'-{text.replace("/", "-")}'
 
 
 if __name__ == '__main__':
-  many_runs.run_planned(plan)
+  train.define_flags()
+  flags.DEFINE_list('rows', [], 'Rows of the table of experiments.')
+  flags.DEFINE_list('scales', [], 'The scales of the rows.')
+  flags.DEFINE_list(
+    'algorithms', [], 'The algorithms; else those that a row compares.'
+  )
+  config.define_integers(
+    'seeds',
+    [],
+    'The seeds of each run; else 0, or those of the published runs.',
+  )
+  command_line.run(main)

@@ -13,34 +13,44 @@ that is named after its values. The same command skips the runs that have ended
 and continues the one that was stopped. DIR/report has the report of all.
 
 Exit codes: 0 all runs ended (finished, diverged or with their budget spent),
-1 a run failed, 2 wrong flags, 5 a file cannot be written, 130 Ctrl-C,
-143 SIGTERM, 129 SIGHUP.
+1 a run failed, 2 wrong flags of any run, before the first begins, 5 a file
+cannot be written, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
 """
 
 import itertools
 import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from absl import flags
 
 from tasks import command_line
 
 with command_line.importing():
-  from tasks import many_runs
+  from tasks import algorithms, train
+  from tasks.running.folder import RunFolder, locked
+  from tff_clipping.privacy.ledger import spending
 
 # Their values have commas themselves.
 _LISTS = ('update_rounds', 'variants', 'metrics')
+# With a full disk, another run would fail in the same way.
+_STORAGE = 5
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-_GRID = flags.DEFINE_string('grid', None, 'The grid file.')
 
-
-def plan() -> tuple[dict[str, tuple[str, ...]], pathlib.Path]:
-  """Returns the flags of each run of the grid, and the folder of all."""
-  output_dir = flags.FLAGS['output_dir'].value
-  for name, value in (('grid', _GRID.value), ('output_dir', output_dir)):
+def main() -> int:
+  """Runs the grid; returns the exit code."""
+  output_dir, grid = (flags.FLAGS[n].value for n in ('output_dir', 'grid'))
+  for name, value in (('grid', grid), ('output_dir', output_dir)):
     if value is None:
       raise ValueError(f'`{name}` must be given.')
-  lines = _read_lines(_GRID.value)
-  common = many_runs.given_flags()
+  lines = [
+    *map(_read_line, flags.FLAGS.read_flags_from_files([f'--flagfile={grid}']))
+  ]
+  common = given_flags()
   runs = {}
   for chosen in itertools.product(*lines):
     varied = [
@@ -52,7 +62,50 @@ def plan() -> tuple[dict[str, tuple[str, ...]], pathlib.Path]:
         f'`grid` must have different values, found {name} twice.'
       )
     runs[name] = (*common, *chosen)
-  return runs, pathlib.Path(output_dir)
+  return run_all(runs, pathlib.Path(output_dir))
+
+
+def given_flags(without: Sequence[str] = ()) -> list[str]:
+  """Returns the flags of a run that were given, but the folder and some."""
+  return [
+    flags.FLAGS[name].serialize()
+    for name in train.RUN_FLAGS
+    if flags.FLAGS[name].present and name not in ('output_dir', *without)
+  ]
+
+
+def run_all(planned: Mapping[str, Sequence[str]], folder: pathlib.Path) -> int:
+  """Runs each in a process of its own, and makes a report of all.
+
+  Runs that have ended are skipped, the one that was stopped goes on, and a run
+  that fails is no reason to stop.
+
+  Args:
+    planned: By the names of their folders, the flags of the runs.
+    folder: The folder of all.
+
+  Returns:
+    The exit code.
+
+  Raises:
+    TypeError, ValueError, absl.flags.Error: If a flag of any run is wrong;
+      nothing has been run.
+  """
+  runs = {
+    RunFolder(folder / name): [*given, f'--output_dir={folder / name}']
+    for name, given in planned.items()
+  }
+  # What would be refused in its turn is refused before the first run.
+  for run, given in runs.items():
+    config, _ = train.parse(given)
+    algorithms.check(config)
+    if run.path.is_dir():
+      run.check(config)
+  folder.mkdir(parents=True, exist_ok=True)
+  with locked(folder):
+    code = _run_each(runs)
+    _report(runs, folder)
+    return code
 
 
 def _in_names(flag: str) -> str:
@@ -61,26 +114,88 @@ def _in_names(flag: str) -> str:
   return f'{name}={pathlib.PurePath(value).name}'
 
 
-def _read_lines(path: str) -> list[list[str]]:
-  """Returns the flags of each line of a grid file, one for each value.
+def _read_line(line: str) -> list[str]:
+  """Returns the flags of a line of a grid file, one for each value."""
+  name, equals, values = line.partition('=')
+  if not equals or name.removeprefix('--') in _LISTS:
+    return [line]
+  return [f'{name}={each.strip()}' for each in values.split(',')]
 
-  Raises:
-    absl.flags.Error: If the file cannot be read.
-    ValueError: If a line is no flag.
-  """
-  lines = []
-  for line in flags.FLAGS.read_flags_from_files([f'--flagfile={path}']):
-    if not line.startswith('--'):
-      raise ValueError(
-        f'`grid` must have a --flag=value,value on each line, found {line!r}.'
-      )
-    name, equals, values = line.partition('=')
-    if not equals or name.removeprefix('--') in _LISTS:
-      lines.append([line])
-    else:
-      lines.append([f'{name}={each.strip()}' for each in values.split(',')])
-  return lines
+
+def _run_each(runs: Mapping[RunFolder, list[str]]) -> int:
+  """Runs what has not ended; returns the exit code."""
+  received: list[int] = []
+  process: list[subprocess.Popen] = []
+
+  def forward(signum: int, frame: Any) -> None:
+    """Hands a signal on to the run, which ends in order."""
+    del frame
+    received.append(signum)
+    for each in process:
+      each.send_signal(signum)
+
+  previous = {
+    signum: signal.signal(signum, forward)
+    for signum in _SIGNALS
+    # `nohup` has a program ignore that its terminal is closed.
+    if signal.getsignal(signum) != signal.SIG_IGN
+  }
+  code = 0
+  try:
+    for number, (run, arguments) in enumerate(runs.items(), start=1):
+      title = f'[{number}/{len(runs)}] {run.path.name}'
+      if run.result.exists():
+        print(f'{title}: done before', flush=True)
+        continue
+      print(title, flush=True)
+      command = [sys.executable, '-m', 'tasks.train', *arguments]
+      # Or Ctrl-C would reach it twice: from the terminal and from here.
+      process[:] = [subprocess.Popen(command, start_new_session=True)]
+      if received:
+        process[0].send_signal(received[0])
+      ended = process[0].wait()
+      process.clear()
+      if received:
+        name = signal.Signals(received[0]).name
+        print(f'Stopped by {name}; the same command continues.', flush=True)
+        return 128 + received[0]
+      if not run.result.exists():
+        print(f'{title}: failed (exit code {ended})', flush=True)
+        code = 1
+        if ended == _STORAGE:
+          return ended
+  finally:
+    for signum, handler in previous.items():
+      signal.signal(signum, handler)
+  return code
+
+
+def _report(runs: Mapping[RunFolder, Any], folder: pathlib.Path) -> None:
+  """Prints the table of the report of all runs, and what they cost together."""
+  begun = [str(run.path) for run in runs if run.metrics.exists()]
+  if not begun:
+    return
+  report = folder / 'report'
+  command = [sys.executable, '-m', 'analysis.report', *begun]
+  made = subprocess.run(
+    [*command, f'--output={report}'], capture_output=True, text=True
+  )
+  if made.returncode:
+    print(f'No report: {made.stderr.strip()}', file=sys.stderr)
+  else:
+    lines = (report / 'report.md').read_text(encoding='utf-8').splitlines()
+    from_table = itertools.dropwhile(lambda x: not x.startswith('|'), lines)
+    for line in itertools.takewhile(lambda x: x.startswith('|'), from_table):
+      print(line)
+    print(report / 'report.html')
+  told = spending.describe_ledgers(
+    [run.ledger for run in runs if run.ledger.exists()]
+  )
+  if told:
+    print(told, flush=True)
 
 
 if __name__ == '__main__':
-  many_runs.run_planned(plan)
+  train.define_flags()
+  flags.DEFINE_string('grid', None, 'The grid file.')
+  command_line.run(main)

@@ -23,25 +23,38 @@ failure.
 
 import dataclasses
 import json
+import pathlib
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from absl import flags
 
-from tasks import command_line, run_flags
+from tasks import command_line, experiments
+from tasks import config as config_lib
 
-_PRINT_SETTINGS = flags.DEFINE_bool(
-  'print_settings', False, 'Print every setting; do not train.'
+# How a run is watched, and where: not another experiment.
+NOT_OF_THE_ROW = frozenset(
+  (
+    *config_lib.OF_THE_MACHINE,
+    *('rounds_per_evaluation', 'test_examples', 'rounds_per_checkpoint'),
+    *('update_rounds', 'algorithm', 'seed'),
+  )
+)
+
+# The names of the flags that describe a run.
+RUN_FLAGS = (
+  *(field.name for field in dataclasses.fields(config_lib.Config)),
+  *('row', 'scale', 'variants'),
 )
 _EXIT_CODES = {'finished': 0, 'diverged': 3, 'budget exhausted': 4}
 
 
-def main(argv: Sequence[str]) -> int:
+def main() -> int:
   """Runs the experiment that the flags describe; returns the exit code."""
-  del argv
-  config, name = run_flags.read()
-  if _PRINT_SETTINGS.value:
+  config, name = read_flags(flags.FLAGS)
+  if flags.FLAGS['print_settings'].value:
     print(json.dumps(dataclasses.asdict(config), indent=2))
     return 0
   if config.output_dir is None:
@@ -66,6 +79,75 @@ def main(argv: Sequence[str]) -> int:
   return _EXIT_CODES[result.reason.value]
 
 
+def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
+  """Defines the flags of a run."""
+  config_lib.define_flags(values)
+  row = (
+    'A row of the table of experiments, which gives the settings that are not '
+    'given as flags; python -m tasks.experiments lists them.'
+  )
+  scale = f'How large, with --row: {", ".join(experiments.SCALES)}.'
+  common = dict(flag_values=values, module_name='run')
+  flags.DEFINE_string('row', None, row, **common)
+  flags.DEFINE_string('scale', None, scale, **common)
+  flags.DEFINE_list('variants', [], 'What is changed, with --row.', **common)
+
+
+def parse(
+  arguments: Sequence[str],
+) -> tuple[config_lib.Config, Mapping[str, Any] | None]:
+  """Returns what `read_flags` does for these flags.
+
+  Raises:
+    absl.flags.Error: If there is no such flag, or it cannot be read.
+    TypeError, ValueError: As `read_flags`.
+  """
+  values = flags.FlagValues()
+  define_flags(values)
+  command_line.parse(values, ['tasks.train', *arguments])
+  return read_flags(values)
+
+
+def read_flags(
+  values: flags.FlagValues,
+) -> tuple[config_lib.Config, Mapping[str, Any] | None]:
+  """Returns the settings, and which run of the table they are, if one.
+
+  Raises:
+    TypeError: If a setting is of the wrong kind.
+    ValueError: If one is missing or out of range, or there is no such row.
+  """
+  given = {n: values[n].value for n in RUN_FLAGS if values[n].present}
+  row, scale, variants = (
+    given.pop(name, None) for name in ('row', 'scale', 'variants')
+  )
+  if row is None:
+    if scale or variants:
+      raise ValueError('`scale` and `variants` must be given with `row` only.')
+    return config_lib.Config(**given), None
+  for name in ('scale', 'algorithm'):
+    if not values[name].present:
+      raise ValueError(f'`{name}` must be given with `row`.')
+  run = experiments.NamedRun(
+    row, scale, given['algorithm'], given.get('seed', 0), variants or ()
+  )
+  settings = run.settings
+  # One of the two sets the noise.
+  if 'noise_multiplier' in given:
+    settings.pop('target_epsilon', None)
+  if 'clipping_norm_from' in given:
+    settings.pop('clipping_norm', None)
+  settings |= given
+  if 'update_rounds' not in given:
+    rounds = settings.get('update_rounds', ())
+    settings['update_rounds'] = [
+      t for t in rounds if t < settings['num_rounds']
+    ]
+  settings.setdefault('output_dir', str(pathlib.Path('runs') / run.name))
+  name = dataclasses.asdict(run) if NOT_OF_THE_ROW.issuperset(given) else None
+  return config_lib.Config(**settings), name
+
+
 def _is_explained(error: Exception) -> bool:
   """Returns whether the message says all: a cluster or a check failed."""
   from tff_clipping import runtime
@@ -76,5 +158,8 @@ def _is_explained(error: Exception) -> bool:
 
 
 if __name__ == '__main__':
-  run_flags.define()
+  define_flags()
+  flags.DEFINE_bool(
+    'print_settings', False, 'Print every setting; do not train.'
+  )
   command_line.run(main)

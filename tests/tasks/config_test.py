@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from absl import flags
 
-from tasks import config, run_flags
+from tasks import config, train
 from tests.tasks import train_command
 from tests.tasks.small_runs import FED_AVG
 
@@ -15,15 +15,18 @@ _DEMO = '--flagfile=tasks/flagfiles/demo/fed_avg.flags'
 _ROW = ('--row=mlp_embedded_digits', '--scale=demo')
 
 
-@pytest.fixture(scope='module', autouse=True)
-def _defined():
-  run_flags.define()
-  flags.FLAGS(['test'])
-
-
 def test_each_setting_is_a_flag_of_a_group():
+  values = flags.FlagValues()
+  train.define_flags(values)
+  grouped = [
+    flag.name
+    for group in config.GROUPS
+    for flag in values.get_key_flags_for_module(group)
+  ]
   fields = {field.name for field in dataclasses.fields(config.Config)}
-  assert set(run_flags.names()) == fields | {'row', 'scale', 'variants'}
+  assert set(grouped) == fields | {'row', 'scale', 'variants'}
+  # No more than a reader of --help can take in.
+  assert len(grouped) <= 53
 
 
 def test_settings_are_read_back_from_json():
@@ -71,24 +74,14 @@ def test_a_wrong_value_is_refused(changes, error, words):
 
 
 def _parse(*arguments):
-  return run_flags.parse(arguments)
+  return train.parse(arguments)
 
 
-def test_the_last_of_two_flags_counts_and_those_of_the_process_stay():
-  before = flags.FLAGS['num_rounds'].value
+def test_the_last_of_two_flags_counts():
   created, name = _parse(_DEMO, '--num_rounds=7', '--update_rounds=0,6')
   assert (created.num_rounds, created.update_rounds) == (7, (0, 6))
   assert created.local_steps == 8
   assert name is None
-  assert flags.FLAGS['num_rounds'].value == before
-
-
-def test_a_whole_number_may_be_written_as_one_of_any_kind():
-  assert _parse(_DEMO, '--seed=1e3', '--num_rounds=80.0')[0].seed == 1000
-  with pytest.raises(flags.Error, match='not a whole number'):
-    _parse(_DEMO, '--seed=0.5')
-  with pytest.raises(flags.Error, match='update_rounds=0,x: .*not a whole'):
-    _parse(_DEMO, '--update_rounds=0,x')
 
 
 def test_flags_override_a_row():
@@ -131,6 +124,9 @@ def test_the_demo_is_the_smallest_row(algorithm):
 @pytest.mark.parametrize(
   ('arguments', 'words'),
   [
+    ((_DEMO, '--seed=0.5'), 'flag --seed=0.5: invalid literal for int'),
+    ((_DEMO, '--update_rounds=0,x'), "flag --update_rounds=0,x: .*'x'"),
+    ((_DEMO, 'seed=0'), "Only flags are taken, found 'seed=0'"),
     (('--scale=demo',), '`scale` and `variants` must be given with `row`'),
     (('--row=mlp_embedded_digits',), '`scale` must be given with `row`'),
     (_ROW, '`algorithm` must be given with `row`'),
@@ -138,8 +134,8 @@ def test_the_demo_is_the_smallest_row(algorithm):
     ((*_ROW, '--algorithm=x'), "`algorithm` must be one of .*'x'"),
   ],
 )
-def test_what_is_missing_is_named(arguments, words):
-  with pytest.raises(ValueError, match=words):
+def test_what_is_missing_or_wrong_is_named(arguments, words):
+  with pytest.raises((ValueError, flags.Error), match=words):
     _parse(*arguments)
 
 

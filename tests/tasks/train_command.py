@@ -17,7 +17,7 @@ _SECONDS = 500.0
 
 # TensorFlow is imported once, in the process of which commands are forks.
 _FORKS = multiprocessing.get_context('forkserver')
-_FORKS.set_forkserver_preload(['tasks.running.run', 'tasks.many_runs'])
+_FORKS.set_forkserver_preload(['tasks.running.run'])
 
 
 class Ended(NamedTuple):
