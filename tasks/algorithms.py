@@ -2,16 +2,15 @@
 
 All are functions of a `Config`, which has the number of clients, without
 canaries, but for a check. `plan` is that of the run, `None` for one that is not
-private; `model_fn` is the model whose updates are aggregated; `functions` has
-what names of functions in the settings stand for, where they are not to be
-loaded by name. A user's function that takes or returns something else raises a
-TypeError, and one that fails a ValueError.
+private; `model_fn` is the model whose updates are aggregated. A user's function
+that returns something else raises a TypeError, and one that fails a ValueError.
 
 A new algorithm is a function that returns its aggregator, and a line of
 `ALGORITHMS`.
 """
 
 import dataclasses
+import inspect
 import math
 import pathlib
 from collections.abc import Callable, Mapping
@@ -27,7 +26,6 @@ from tff_clipping.privacy import audit
 from tff_clipping.programs.clients import client_sampling
 
 ModelFn = Callable[[], tff.learning.models.VariableModel]
-Functions = Mapping[str, Any]
 Plan = privacy.BasePlan
 
 # Of the heavy ball, at the clients and at the server.
@@ -492,11 +490,11 @@ ALGORITHMS: Mapping[str, Callable[[Config, Any, Any, ModelFn], Any]] = {
 
 
 def create_aggregator(
-  config: Config, plan: Plan | None, model_fn: ModelFn, functions: Functions
+  config: Config, plan: Plan | None, model_fn: ModelFn
 ) -> tff.aggregators.UnweightedAggregationFactory | None:
   """Returns what aggregates the updates; `None` is TFF's own mean."""
   if config.aggregator is not None:
-    return _own_aggregator(config, plan, model_fn, functions)
+    return _own_aggregator(config, plan, model_fn)
   noise = _find_noise(config, plan)
   return ALGORITHMS[config.algorithm](config, plan, noise, model_fn)
 
@@ -522,21 +520,17 @@ def _find_noise(
 
 
 def _own_aggregator(
-  config: Config, plan: Plan | None, model_fn: ModelFn, functions: Functions
+  config: Config, plan: Plan | None, model_fn: ModelFn
 ) -> tff.aggregators.UnweightedAggregationFactory:
   """Returns what a user's function returns, if it can be used."""
   given = dict(clipping_norm=config.clipping_norm, plan=plan)
   factory = named_functions.make(
-    'aggregator',
-    named_functions.find('aggregator', config.aggregator, functions),
-    tff.aggregators.UnweightedAggregationFactory,
-    {k: v for k, v in given.items() if v is not None},
-    by_name=True,
+    *('aggregator', tff.aggregators.UnweightedAggregationFactory),
+    named_functions.find('aggregator', config.aggregator),
+    **{k: v for k, v in given.items() if v is not None},
   )
   weights_type = tff.learning.models.weights_type_from_model(model_fn)
-  named_functions.call(
-    'aggregator', factory.create, dict(value_type=weights_type.trainable)
-  )
+  named_functions.call('aggregator', factory.create, weights_type.trainable)
   return factory
 
 
@@ -550,7 +544,7 @@ LOCAL_STEPS: Mapping[str, Callable[[Config, float], steps.LocalStep]] = {
 }
 
 
-def create_local_step(config: Config, functions: Functions) -> steps.LocalStep:
+def create_local_step(config: Config) -> steps.LocalStep:
   """Returns the local step of a run.
 
   Raises:
@@ -561,14 +555,12 @@ def create_local_step(config: Config, functions: Functions) -> steps.LocalStep:
   if config.local_step in LOCAL_STEPS:
     step = LOCAL_STEPS[config.local_step](config, share)
   else:
-    function = named_functions.find('local_step', config.local_step, functions)
+    function = named_functions.find('local_step', config.local_step)
     given = dict(participation=share, clipping_norm=config.clipping_norm)
+    taken = {*inspect.signature(function).parameters} & {*given}
     step = named_functions.make(
-      'local_step',
-      function,
-      steps.LocalStep,
-      {k: v for k, v in given.items() if named_functions.takes(function, k)},
-      by_name=True,
+      *('local_step', steps.LocalStep, function),
+      **{name: given[name] for name in taken},
     )
   if isinstance(step, steps.KeepingStep):
     _check_keeping(config)
@@ -596,7 +588,6 @@ def create_process(
   model_fn: ModelFn,
   *,
   clients: Any,
-  functions: Functions,
   canaries: audit.Canaries | None = None,
 ) -> tff.learning.templates.LearningProcess:
   """Returns the learning process of a run on a store of clients.
@@ -609,7 +600,7 @@ def create_process(
     client_learning_rate=config.client_learning_rate,
     client_store=clients,
     seed=config.seed,
-    local_step=create_local_step(config, functions),
+    local_step=create_local_step(config),
     server_optimizer=create_server_optimizer(config),
     measure_updates=measures_updates(config),
   )
@@ -617,7 +608,7 @@ def create_process(
     return learning.build_model_clipping_fed_avg(
       model_fn, clipping_norm=config.clipping_norm, **work
     )
-  aggregator = create_aggregator(config, plan, model_fn, functions)
+  aggregator = create_aggregator(config, plan, model_fn)
   if canaries is not None:
     aggregator = aggregators.add_canary_products(aggregator, canaries)
   return learning.build_fed_avg(model_fn, model_aggregator=aggregator, **work)
@@ -627,8 +618,8 @@ def describe_aggregation(config: Config) -> str:
   """Returns what clips, and what adds noise, in sentences."""
   if config.aggregator is not None:
     return (
-      f'The plan holds only if {config.aggregator} clips each update and adds '
-      "the plan's noise."
+      f'The plan holds only if {named_functions.name_of(config.aggregator)} '
+      "clips each update and adds the plan's noise."
     )
   norm = config.clipping_norm
   clip = {

@@ -1,6 +1,7 @@
 """The settings of a run: a field is a flag, with its help and its check.
 
-A `Config` is plain values, checked one by one. Which values go together,
+A `Config` is plain values, checked one by one; from Python, a function of a
+user's own may stand in place of its name. Which values go together,
 `tasks.algorithms` says. Nothing here imports TensorFlow.
 """
 
@@ -12,6 +13,7 @@ from typing import Any
 
 from absl import flags
 
+from tasks import named_functions
 from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import slack
 
@@ -34,11 +36,20 @@ OF_THE_MACHINE = (
 )
 
 _Check = Callable[[str, Any], Any]
+# A function, or a loss or metric of Keras; on the command line its name.
+_Function = str | Callable
 
 
 def _check_text(name: str, value: Any) -> None:
   if not isinstance(value, str):
     raise TypeError(f'`{name}` must be a string, found {value!r}.')
+
+
+def _check_function(name: str, value: Any) -> None:
+  if not isinstance(value, str) and not callable(value):
+    raise TypeError(
+      f'`{name}` must be a function or its name, found {value!r}.'
+    )
 
 
 def _check_truth(name: str, value: Any) -> None:
@@ -119,20 +130,23 @@ class Config:
     'Where client stores go; else the XDG cache.'
   )
 
-  model: str = _setting(
+  model: _Function = _setting(
     'mlp, alexnet, mobilenet_v2, resnet18 or shakespeare_lstm; or your own: '
     'FILE.py:function or module:function, which returns a Keras model.',
+    check=_check_function,
     required=True,
   )
-  loss: str | None = _setting(
+  loss: _Function | None = _setting(
     'What clients minimise: a loss of Keras, such as mean_squared_error, or '
-    'FILE.py:function; else the cross-entropy of classes.'
+    'FILE.py:function; else the cross-entropy of classes.',
+    check=_check_function,
   )
-  metrics: tuple[str, ...] = _setting(
+  metrics: tuple[_Function, ...] = _setting(
     'What is measured on the test set, with commas, the one that decides '
     'first: metrics of Keras, or FILE.py:function; else accuracy, and with '
     '--loss the loss.',
     (),
+    _check_function,
   )
   metric_goal: str | None = _setting(
     'max or min: what is better of the first metric, where nobody else says.',
@@ -186,11 +200,12 @@ class Config:
   client_learning_rate: float = _setting(
     'eta_l.', None, _positive, required=True
   )
-  local_step: str = _setting(
+  local_step: _Function = _setting(
     'What a client does in a step: sgd, momentum (0.9), proximal (FedProx, '
     '--proximal_mu), scaffold (clients keep a control), or FILE.py:function, '
     'which returns a `LocalStep`; docs/recipes.md.',
     'sgd',
+    _check_function,
   )
   proximal_mu: float | None = _setting(
     'mu of --local_step=proximal.', None, _positive
@@ -232,10 +247,11 @@ class Config:
     None,
     _at_least(1, 62),
   )
-  aggregator: str | None = _setting(
+  aggregator: _Function | None = _setting(
     "Your own in place of the algorithm's: FILE.py:function or "
     'module:function, which returns an unweighted aggregation factory of TFF; '
-    'docs/your_own.md.'
+    'docs/your_own.md.',
+    check=_check_function,
   )
 
   target_epsilon: float | None = _setting(
@@ -331,8 +347,8 @@ class Config:
   def to_json(self) -> dict[str, Any]:
     """Returns the settings but those of the machine, as JSON has them."""
     return {
-      name: list(value) if isinstance(value, tuple) else value
-      for name, value in dataclasses.asdict(self).items()
+      name: _to_json(value)
+      for name, value in vars(self).items()
       if name not in OF_THE_MACHINE
     }
 
@@ -344,6 +360,12 @@ class Config:
       for name in {**mine, **saved}
       if not slack.agree(saved.get(name), mine.get(name))
     ]
+
+
+def _to_json(value: Any) -> Any:
+  if isinstance(value, tuple):
+    return [_to_json(each) for each in value]
+  return named_functions.name_of(value) if callable(value) else value
 
 
 def _plain(value: Any) -> Any:
@@ -382,7 +404,9 @@ def define_flags(values: flags.FlagValues) -> None:
   group = ''
   for field in dataclasses.fields(Config):
     group = firsts.get(field.name, group)
-    kind = (typing.get_args(field.type) or (field.type,))[0]
+    kind = field.type
+    while arguments := typing.get_args(kind):
+      kind = arguments[0]
     is_tuple = typing.get_origin(field.type) is tuple
     define = (_DEFINE_SEVERAL if is_tuple else _DEFINE)[kind]
     required = ' Required.' if field.metadata['required'] else ''

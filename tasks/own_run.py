@@ -17,10 +17,9 @@ docs/your_own.md.
 """
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
-from tasks import config, named_functions
+from tasks import config
 from tasks.data import own
 from tasks.data.partitions import PARTITIONS, PartitionConfig
 from tasks.data.task import Task
@@ -29,11 +28,7 @@ from tff_clipping.programs.training.training_program import TrainingResult
 
 
 def train(
-  *,
-  task: Task | str,
-  output_dir: str | os.PathLike,
-  metrics: Sequence[Any] = (),
-  **settings: Any,
+  *, task: Task | str, output_dir: str | os.PathLike, **settings: Any
 ) -> TrainingResult:
   """Runs an experiment, or goes on with it where it stopped.
 
@@ -41,11 +36,10 @@ def train(
     task: The data with their split, for example by `own.create_task`; or
       what `--task` takes.
     output_dir: The folder of the run.
-    metrics: What is measured, the one that decides first: metrics of Keras or
-      functions, or what `--metrics` takes.
     **settings: All other settings, by the names of their flags. `model`,
-      `aggregator`, `local_step` and `loss` may be the functions, or the loss of
-      Keras, themselves. The split is that of the task.
+      `aggregator`, `local_step`, `loss` and each of `metrics` may be the
+      function, or the loss or metric of Keras, itself. The split is that of the
+      task.
 
   Returns:
     How the run ended.
@@ -56,35 +50,15 @@ def train(
       holds another run. Nothing has been overwritten.
     OSError: If a file cannot be written, or is damaged.
   """
-  functions: dict[str, Any] = {}
-
-  def name_of(argument: str, given: Any) -> Any:
-    if given is None or isinstance(given, str):
-      return given
-    if not callable(given):
-      raise TypeError(
-        f'`{argument}` must be a function or its name, found {given!r}.'
-      )
-    name = named_functions.name_of(given)
-    functions[name] = given
-    return name
-
-  for argument in ('model', 'aggregator', 'local_step', 'loss'):
-    if argument in settings:
-      settings[argument] = name_of(argument, settings[argument])
-  settings['metrics'] = [name_of('metrics', metric) for metric in metrics]
-  data = None
+  folder, data, split = str(output_dir), None, {}
   if not isinstance(task, str):
-    for argument in ('partition', 'num_clients', 'examples_per_client'):
-      if argument in settings:
-        raise TypeError(
-          f'`{argument}` must be left to the task, found '
-          f'{settings[argument]!r}.'
-        )
     data = own.check_task(task, PartitionConfig('natural'))
-    settings['num_clients'] = data.num_clients
-    if data.partition.name in PARTITIONS:
-      settings['partition'] = data.partition.name
+    name = data.partition.name
+    split = dict(
+      partition=name if name in PARTITIONS else 'natural',
+      num_clients=data.num_clients,
+      examples_per_client=None,
+    )
     task = f'python:{data.name}'
-  created = config.Config(task=task, output_dir=str(output_dir), **settings)
-  return run(created, task=data, functions=functions)
+  created = config.Config(task=task, output_dir=folder, **split, **settings)
+  return run(created, task=data)

@@ -24,7 +24,11 @@ _DISTRIBUTIONS = {'PIL': 'pillow', 'absl': 'absl_py', 'tree': 'dm_tree'}
 
 # The experiments as data.
 _TABLE = 'settings and the table of experiments'
-_TABLE_FILES = ('tasks/config.py', 'tasks/experiments.py')
+_TABLE_FILES = (
+  'tasks/config.py',
+  'tasks/experiments.py',
+  'tasks/named_functions.py',
+)
 
 # For each part of the project: the parts of it that it may import besides
 # itself, and the other packages.

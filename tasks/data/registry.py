@@ -33,9 +33,9 @@ def create_task(
     ValueError: If there is no such task, or files are missing or hold
       something else.
   """
-  if named_functions.is_function_name(name):
+  if named_functions.is_own(name):
     function = named_functions.find('task', name)
-    made = named_functions.call('task', function, dict(split=split))
+    made = named_functions.call('task', function, split)
     return own.check_task(made, split)
   if name in public.READERS:
     return own.create_task(name, split, **public.READERS[name](data_dir))

@@ -3,8 +3,9 @@
 By default an example has a class, or a row of classes: the loss is the
 cross-entropy, and the accuracy decides. A name is that of a class or a function
 of `tf.keras.losses` or `tf.keras.metrics`, such as `mean_squared_error`,
-`MeanSquaredError` or `mse`; or `perplexity`; or that of a user's function.
-Models give logits, also where Keras's defaults take probabilities.
+`MeanSquaredError` or `mse`; or `perplexity`; or that of a user's function, in
+place of which the function may stand. Models give logits, also where Keras's
+defaults take probabilities.
 """
 
 import dataclasses
@@ -60,14 +61,14 @@ class Objective:
   """What a run minimises and measures.
 
   Attributes:
-    loss: The name of a loss of Keras, or of a user's function.
+    loss: The name of a loss of Keras, or a user's function or its name.
     metrics: What is measured on the test set beside the loss: for each name in
-      columns, that of a metric of Keras or of a user's function.
+      columns, what it is of, as `loss`.
     goal: `MAX` if more of the metric that decides is better, `MIN` if less is.
   """
 
-  loss: str
-  metrics: Mapping[str, str]
+  loss: str | Callable
+  metrics: Mapping[str, str | Callable]
   goal: str
 
   @property
@@ -122,24 +123,20 @@ class Objective:
       if kind not in (None, *fitting):
         raise ValueError(
           f'`metrics` must be for {" or ".join(fitting)}, as `loss` '
-          f'{self.loss} and `y` of the data are, found {source}. A function of '
-          'your own measures anything: FILE.py:function.'
+          f'{named_functions.name_of(self.loss)} and `y` of the data are, '
+          f'found {source}. A function of your own measures anything: '
+          'FILE.py:function.'
         )
 
-  def create_loss(
-    self, task: Task, functions: Mapping[str, Any]
-  ) -> tf.keras.losses.Loss:
+  def create_loss(self, task: Task) -> tf.keras.losses.Loss:
     """Returns the loss of a run.
-
-    `functions` has what the names of a user's functions stand for, where they
-    are not to be imported.
 
     Raises:
       TypeError: If a user's function is neither a loss nor makes one.
       ValueError: If Keras has no loss of this name.
     """
-    if named_functions.is_function_name(self.loss):
-      found = _find_own('loss', self.loss, functions, tf.keras.losses.Loss)
+    if named_functions.is_own(self.loss):
+      found = _find_own('loss', self.loss, tf.keras.losses.Loss)
     else:
       found = _find_by_name('loss', self.loss, tf.keras.losses)
       if isinstance(found, tf.keras.losses.SparseCategoricalCrossentropy):
@@ -147,10 +144,8 @@ class Objective:
     is_loss = isinstance(found, tf.keras.losses.Loss)
     return found if is_loss else _FunctionLoss(found)
 
-  def create_metrics(
-    self, task: Task, functions: Mapping[str, Any]
-  ) -> list[TestMetric]:
-    """Returns the metrics of a run; `functions` as for `create_loss`.
+  def create_metrics(self, task: Task) -> list[TestMetric]:
+    """Returns the metrics of a run.
 
     Raises:
       TypeError: If a user's function is neither a metric nor makes one.
@@ -158,12 +153,12 @@ class Objective:
     """
     created = []
     for name, source in self.metrics.items():
-      is_own = named_functions.is_function_name(source)
+      is_own = named_functions.is_own(source)
       if _squeeze(source) in _OF_ALL:
         created.append(TestMetric(name, _OF_ALL[_squeeze(source)]))
         continue
       if is_own:
-        found = _find_own('metrics', source, functions, tf.keras.metrics.Metric)
+        found = _find_own('metrics', source, tf.keras.metrics.Metric)
       elif _squeeze(source) == 'perplexity':
         found = _Perplexity()
       else:
@@ -180,7 +175,7 @@ class Objective:
     """Returns Keras's name for the accuracy; its own compares numbers."""
     if task.num_classes is not None:
       return 'SparseCategoricalAccuracy'
-    is_categorical = 'categorical' in self.loss.lower()
+    is_categorical = 'categorical' in _squeeze(self.loss)
     return 'CategoricalAccuracy' if is_categorical else 'BinaryAccuracy'
 
 
@@ -188,8 +183,7 @@ def create_objective(settings: Any) -> Objective:
   """Returns the objective that settings ask for.
 
   Args:
-    settings: They have `loss`, the name of a loss or `None`; `metrics`, names;
-      and `metric_goal`, 'max', 'min' or `None`.
+    settings: They have `loss`, `metrics` and `metric_goal`, as a `Config`.
 
   Raises:
     ValueError: If a metric is there twice, or nothing says whether more of the
@@ -199,7 +193,7 @@ def create_objective(settings: Any) -> Objective:
   metrics = {}
   for source in given:
     # Of a function inside of another, what comes last.
-    name = source.rpartition(':')[2].rpartition('.')[2]
+    name = named_functions.name_of(source).rpartition(':')[2].rpartition('.')[2]
     if not name.isidentifier() or name in (_LOSS, *metrics):
       raise ValueError(
         '`metrics` must have different names, each a word for its column and '
@@ -214,7 +208,10 @@ def create_objective(settings: Any) -> Objective:
       f'found {goal}.'
     )
   if goal is None and known is None:
-    raise ValueError(f'`metric_goal` must be given, max or min, for {first}.')
+    raise ValueError(
+      '`metric_goal` must be given, max or min, for '
+      f'{named_functions.name_of(first)}.'
+    )
   return Objective(settings.loss or _CROSS_ENTROPY, metrics, goal or known)
 
 
@@ -230,11 +227,11 @@ def cross_entropy(*, is_masked: bool = False) -> tf.keras.losses.Loss:
   return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-def _find_goal(source: str) -> str | None:
+def _find_goal(source: str | Callable) -> str | None:
   """Returns what is better of a metric, if its name says it."""
   if source == _LOSS:
     return MIN
-  if named_functions.is_function_name(source):
+  if named_functions.is_own(source):
     return None
   for goal, endings in _GOALS.items():
     if _squeeze(source).endswith(endings):
@@ -242,10 +239,10 @@ def _find_goal(source: str) -> str | None:
   return None
 
 
-def _kind_of(name: str) -> str | None:
+def _kind_of(source: str | Callable) -> str | None:
   """Returns for which labels a loss or metric of Keras is; `None` if any."""
-  short = _squeeze(name)
-  if named_functions.is_function_name(name) or short == _ACCURACY:
+  short = _squeeze(source)
+  if named_functions.is_own(source) or short == _ACCURACY:
     return None
   if short.startswith('sparse') or short == 'perplexity':
     return CLASSES
@@ -262,9 +259,9 @@ def _labels_of(task: Task) -> str:
   return _BITS if np.isin(y, (0, 1)).all() else NUMBERS
 
 
-def _squeeze(name: str) -> str:
-  """Returns a name of Keras in the form that its class and function share."""
-  short = name.replace('_', '').lower()
+def _squeeze(source: str | Callable) -> str:
+  """Returns a name in the form that a class and a function of Keras share."""
+  short = named_functions.name_of(source).replace('_', '').lower()
   return {'bce': 'binarycrossentropy', 'acc': _ACCURACY}.get(short, short)
 
 
@@ -293,25 +290,16 @@ def _find_by_name(argument: str, name: str, module: Any) -> Any:
   return found
 
 
-def _find_own(
-  argument: str, name: str, functions: Mapping[str, Any], kind: type
-) -> Any:
+def _find_own(argument: str, source: str | Callable, kind: type) -> Any:
   """Returns a user's object of Keras, or function of (y_true, y_pred)."""
-  given = named_functions.find(argument, name, functions)
+  given = named_functions.find(argument, source)
   if isinstance(given, kind):
     return given
   try:
     inspect.signature(given).bind()
   except TypeError:
     return given
-  made = named_functions.call(argument, given, {})
-  if not isinstance(made, kind):
-    raise TypeError(
-      f'`{argument}` must be a function of (y_true, y_pred), a '
-      f'{kind.__name__} of Keras or a function that returns one, found that '
-      f'{name} returns {type(made).__name__}.'
-    )
-  return made
+  return named_functions.make(argument, kind, given)
 
 
 class _FunctionLoss(tf.keras.losses.Loss):

@@ -63,8 +63,9 @@ def create_own_model(
   state = random.getstate()
   random.seed(seed)
   try:
-    given = dict(input_shape=tuple(input_shape), num_outputs=num_outputs)
-    model = named_functions.make('model', function, tf.keras.Model, given)
+    model = named_functions.make(
+      *('model', tf.keras.Model, function), tuple(input_shape), num_outputs
+    )
     if model.built and not tf.executing_eagerly():
       return model
     # The first call builds what has no weights yet.

@@ -30,19 +30,16 @@ class RunModel:
     task: The data. A Keras model needs no more of them than `input_shape`,
       `input_dtype`, `label_shape` and `num_classes`.
     objective: What is minimised and measured.
-    functions: What names of functions in `config` stand for, of the model and
-      the loss, where they are not to be loaded by name.
   """
 
   config: Config
   task: Task | types.SimpleNamespace
   objective: Objective
-  functions: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   @property
   def is_own(self) -> bool:
     """Whether a user's function makes the model."""
-    return named_functions.is_function_name(self.config.model)
+    return named_functions.is_own(self.config.model)
 
   def create_model(self, input_dtype: Any = None) -> tf.keras.Model:
     """Returns the Keras model, with its initial weights.
@@ -64,9 +61,9 @@ class RunModel:
     )
     if self.is_own:
       of_classes = () if num_classes is None else (num_classes,)
-      is_own_loss = named_functions.is_function_name(self.objective.loss)
+      is_own_loss = named_functions.is_own(self.objective.loss)
       return own_models.create_own_model(
-        named_functions.find('model', config.model, self.functions),
+        named_functions.find('model', config.model),
         tuple(task.input_shape),
         num_outputs,
         output_shape=None if is_own_loss else (*label_shape, *of_classes),
@@ -89,7 +86,7 @@ class RunModel:
     return build_model_fn(
       lambda: self.create_model(spec['x'].dtype),
       spec,
-      loss=self.objective.create_loss(self.task, self.functions),
+      loss=self.objective.create_loss(self.task),
     )
 
   def create_initial_weights(self) -> tff.learning.models.ModelWeights | None:

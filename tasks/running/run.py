@@ -5,7 +5,6 @@ import dataclasses
 import math
 import os
 import sys
-import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 import tensorflow_federated as tff
 import tqdm
 
-from tasks import algorithms
+from tasks import algorithms, named_functions
 from tasks.config import Config
 from tasks.data import registry
 from tasks.data.partitions import PartitionConfig
@@ -49,7 +48,6 @@ def run(
   config: Config,
   *,
   task: Task | None = None,
-  functions: Mapping[str, Any] = types.MappingProxyType({}),
   name: Mapping[str, Any] | None = None,
 ) -> TrainingResult:
   """Runs an experiment, or goes on with it where it stopped.
@@ -57,8 +55,6 @@ def run(
   Args:
     config: The settings, with `output_dir`.
     task: The data with their split; `None` for those that `config` names.
-    functions: What names of functions in `config` stand for, where they are not
-      to be loaded by name.
     name: Which run of the table of experiments it is, as config.json has it;
       `None` if none.
 
@@ -101,7 +97,7 @@ def run(
     algorithms.check(config)
     with run_privacy.reading_ledger():
       plan = algorithms.find_plan(config, folder.ledger)
-    model = RunModel(config, task, objective, functions)
+    model = RunModel(config, task, objective)
     # Outside of a graph, where a user's model can be looked at.
     initial_weights = model.create_initial_weights()
     model_fn = model.create_model_fn()
@@ -145,7 +141,6 @@ def run(
       plan,
       client_model_fn,
       clients=clients,
-      functions=functions,
       canaries=None if run_audit is None else run_audit.canaries,
     )
     caveats = run_privacy.find_caveats(
@@ -175,7 +170,7 @@ def run(
         sampler=sampler,
         num_rounds=config.num_rounds,
         evaluate=evaluation.build_evaluation_fn(
-          model_fn, task.test, objective.create_metrics(task, functions)
+          model_fn, task.test, objective.create_metrics(task)
         ),
         test_metrics=[f'test_{name}' for name in objective.metrics],
         rounds_per_evaluation=config.rounds_per_evaluation,
@@ -295,7 +290,9 @@ def _describe(
       label_shape=task.label_shape,
       digest=task.compute_digest(),
     ),
-    model=dict(name=asked.model, num_parameters=num_parameters),
+    model=dict(
+      name=named_functions.name_of(asked.model), num_parameters=num_parameters
+    ),
     versions=environment.versions(),
     machine=environment.machine(),
   )

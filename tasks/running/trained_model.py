@@ -12,6 +12,7 @@ A run writes `model.weights.h5` at its end: the model after its last round. Of a
 private run it is the model that was released, and what its epsilon is for.
 """
 
+import dataclasses
 import os
 import pathlib
 import types
@@ -52,11 +53,12 @@ def load(
       f'`run_dir` must be a run that has ended, found no {folder.model}.'
     )
   data = folder.read_description()['task']
+  if create_model is not None:
+    config = dataclasses.replace(config, model=create_model)
   model = run_models.RunModel(
     config,
     types.SimpleNamespace(**data),
     objective.create_objective(config),
-    functions={} if create_model is None else {config.model: create_model},
   ).create_model()
   model.load_weights(folder.model)
   return model

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks import algorithms, config, named_functions
+from tasks import algorithms, config
 from tasks.models import run_models
 from tests.privacy.ledgers import charge
 from tests.tasks.small_runs import DP_FED_AVG, FED_AVG
@@ -47,7 +47,7 @@ def _process(settings, **changes):
   algorithms.check(created)
   plan = algorithms.find_plan(created)
   weights_type = tff.learning.models.weights_type_from_model(_model_fn)
-  factory = algorithms.create_aggregator(created, plan, _model_fn, {})
+  factory = algorithms.create_aggregator(created, plan, _model_fn)
   return factory.create(weights_type.trainable)
 
 
@@ -325,15 +325,17 @@ def _own_scaffold(participation, clipping_norm=math.inf):
     (_FED_AVG | dict(local_step='scaffold'), steps.Scaffold(20 / 40)),
     (_PUBLIC | dict(local_step='scaffold'), steps.Scaffold(20 / 40, 0.5)),
     # One's own takes what it names.
-    (_PUBLIC | dict(local_step='mine:s'), steps.Scaffold(20 / 40, 0.5)),
-    (_PUBLIC | dict(local_step='mine:m'), steps.Momentum(0.5)),
+    (_PUBLIC | dict(local_step=_own_scaffold), steps.Scaffold(20 / 40, 0.5)),
+    (
+      _PUBLIC | dict(local_step=lambda: steps.Momentum(0.5)),
+      steps.Momentum(0.5),
+    ),
   ],
 )
 def test_settings_choose_the_local_step(settings, expected):
   created = config.Config(**settings)
   algorithms.check(created)
-  own = {'mine:s': _own_scaffold, 'mine:m': lambda: steps.Momentum(0.5)}
-  assert algorithms.create_local_step(created, own) == expected
+  assert algorithms.create_local_step(created) == expected
 
 
 @pytest.mark.parametrize(
@@ -352,10 +354,10 @@ def test_an_own_aggregator_takes_c_and_the_plan(settings, names):
     found.update(given)
     return tff.aggregators.UnweightedMeanFactory()
 
-  created = _config(settings, aggregator='mine:f')
+  created = _config(settings, aggregator=create)
   algorithms.check(created)
   plan = algorithms.find_plan(created)
-  algorithms.create_aggregator(created, plan, _model_fn, {'mine:f': create})
+  algorithms.create_aggregator(created, plan, _model_fn)
   expected = dict(clipping_norm=0.5, plan=plan)
   assert found == {name: expected[name] for name in names}
 
@@ -373,29 +375,27 @@ def _weighted(clipping_norm):
   ('setting', 'function', 'error', 'words'),
   [
     ('local_step', lambda: 3, TypeError, 'returns a LocalStep, found .* int'),
-    ('local_step', lambda rho: 3, TypeError, 'must be a function that takes'),
+    ('local_step', lambda rho: 3, ValueError, "missing .* 'rho'"),
+    ('local_step', 'adam', ValueError, '`local_step` must be module:function'),
     ('local_step', lambda: 1 / 0, ValueError, 'ZeroDivisionError'),
-    ('local_step', None, ValueError, "`local_step` .* found 'mine:f': Module"),
+    ('local_step', 'no:f', ValueError, "`local_step` .* found 'no:f': Module"),
     ('aggregator', lambda clipping_norm: 3, TypeError, 'returns int'),
     ('aggregator', _weighted, TypeError, 'returns MeanFactory'),
-    ('aggregator', lambda x: 3, TypeError, r'takes \(clipping_norm\)'),
+    ('aggregator', lambda x: 3, ValueError, "argument 'clipping_norm'"),
     ('aggregator', _layers, ValueError, 'a norm for each of the 2 tensors'),
-    ('aggregator', None, ValueError, "`aggregator` .* found 'mine:f': Module"),
+    ('aggregator', 'no:f', ValueError, "`aggregator` .* found 'no:f': Module"),
   ],
 )
 def test_own_functions_that_cannot_be_used_are_refused(
   setting, function, error, words
 ):
-  with pytest.raises(ValueError, match=f'`{setting}` must be module:function'):
-    named_functions.find(setting, 'adam')
-  functions = {} if function is None else {'mine:f': function}
-  created = _config(_PUBLIC, **{setting: 'mine:f'})
+  created = _config(_PUBLIC, **{setting: function})
   with pytest.raises(error, match=words):
-    algorithms.create_local_step(created, functions)
-    algorithms.create_aggregator(created, None, _model_fn, functions)
+    algorithms.create_local_step(created)
+    algorithms.create_aggregator(created, None, _model_fn)
 
 
-@pytest.mark.parametrize('local_step', ['scaffold', 'mine:f'])
+@pytest.mark.parametrize('local_step', ['scaffold', _own_scaffold])
 @pytest.mark.parametrize(
   ('settings', 'words'),
   [
@@ -410,4 +410,4 @@ def test_settings_without_a_place_for_what_clients_keep_are_refused(
 ):
   created = _config(settings, local_step=local_step)
   with pytest.raises(ValueError, match=words):
-    algorithms.create_local_step(created, {'mine:f': _own_scaffold})
+    algorithms.create_local_step(created)

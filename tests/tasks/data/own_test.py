@@ -416,8 +416,8 @@ def test_a_function_makes_a_task_with_a_digest(module):
   [
     ('arrays', TypeError, 'returns a `tasks.data.task.Task`, found ndarray'),
     ('failing', ValueError, r'ZeroDivisionError: .*mine.py, line \d+\)'),
-    ('without_split', TypeError, r'takes \(split\)'),
-    ('number', TypeError, 'must name a function, found 3'),
+    ('without_split', ValueError, 'takes 0 positional arguments but 1 was'),
+    ('number', ValueError, "'int' object is not callable"),
     ('missing', ValueError, "no attribute 'missing'"),
     ('with_nan', ValueError, '`x of train` must be finite'),
   ],

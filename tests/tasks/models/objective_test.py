@@ -144,21 +144,20 @@ def _evaluate(
   loss=None,
   *metrics,
   has_padding=None,
-  functions=None,
   weight=1,
-  goal='min',
+  goal=None,
 ):
   """Returns what is measured of a model that gives x."""
-  asked = _create(loss, *metrics, goal=goal if functions and metrics else None)
+  asked = _create(loss, *metrics, goal=goal)
   task = _task(x, y, asked.kinds, has_padding)
   asked.check_task(task)
   model_fn = run_models.build_model_fn(
     lambda: tf.keras.Sequential([tf.keras.Input(x.shape[1:]), _Scale()]),
     task.element_spec,
-    loss=asked.create_loss(task, functions or {}),
+    loss=asked.create_loss(task),
   )
   evaluate = evaluation.build_evaluation_fn(
-    model_fn, task.test, asked.create_metrics(task, functions or {})
+    model_fn, task.test, asked.create_metrics(task)
   )
   weights = tff.learning.models.ModelWeights([np.float32(weight)], [])
   # A second evaluation begins anew.
@@ -193,11 +192,7 @@ def test_a_metric_of_all_outputs_has_the_shape_of_the_labels():
   with pytest.raises(
     ValueError, match=r'the shape \(4, 1\) of the labels for '
   ):
-    _evaluate(
-      *(x, y, 'mine.py:loss', 'r2_score'),
-      functions={'mine.py:loss': lambda y, found: tf.abs(y - found[:, :1])},
-      goal=None,
-    )
+    _evaluate(x, y, lambda y, found: tf.abs(y - found[:, :1]), 'r2_score')
 
 
 def _cross_entropies(x, y):
@@ -340,59 +335,54 @@ class _Largest(tf.keras.metrics.Metric):
   [
     (_cubed, _Largest),
     (_cubed, _Largest()),
-    (lambda: tf.keras.losses.MeanSquaredError(), lambda: _Largest()),
+    (tf.keras.losses.MeanSquaredError, _Largest),
   ],
 )
 def test_functions_and_objects_of_ones_own_are_taken(loss, largest):
+  def mean(y_true, y_pred):
+    return tf.reduce_mean(y_pred)  # A number for each batch.
+
   x, y = _RNG.normal(size=(2, 300, 1)).astype(np.float32)
-  found = _evaluate(
-    *(x, y, 'mine.py:error', 'mine.py:largest', 'mine.py:cubed', 'mine.py:m'),
-    functions={
-      'mine.py:error': loss,
-      'mine.py:largest': largest,
-      'mine.py:cubed': _cubed,
-      # A number for each batch.
-      'mine.py:m': lambda y_true, y_pred: tf.reduce_mean(y_pred),
-    },
-  )
+  found = _evaluate(x, y, loss, largest, _cubed, mean, goal='min')
   errors = np.abs(x - y)
   power = 3 if loss is _cubed else 2
   assert found == pytest.approx(
     dict(
       test_loss=(errors**power).mean(),
-      test_largest=errors.max(),
-      test_cubed=(errors**3).mean(),
-      test_m=x.mean(),
+      test__Largest=errors.max(),
+      test__cubed=(errors**3).mean(),
+      test_mean=x.mean(),
     ),
     **_NEAR,
   )
 
 
+def _one():
+  return 1
+
+
+def _two_numbers():
+  return tf.keras.metrics.Precision(thresholds=[0, 1])
+
+
 @pytest.mark.parametrize(
-  ('loss', 'metric', 'function', 'error', 'words'),
+  ('asked', 'error', 'words'),
   [
-    ('mine.py:f', None, lambda: 1, TypeError, '`loss` must be a function'),
-    ('mse', 'mine.py:f', lambda: 1, TypeError, '`metrics` must be a function'),
-    (
-      *('mse', 'mine.py:f'),
-      lambda: tf.keras.metrics.Precision(thresholds=[0, 1]),
-      *(ValueError, '`metrics` must be single numbers'),
-    ),
-    ('mean_square', None, None, ValueError, '`loss` must be a name .*found'),
-    ('mse', 'error', None, ValueError, '`metrics` must be a name'),
+    ([_one], TypeError, '`loss` must be a function that returns a Loss'),
+    (['mse', _one], TypeError, '`metrics` must be a function that returns a M'),
+    (['mse', _two_numbers], ValueError, '`metrics` must be single numbers'),
+    (['mean_square'], ValueError, '`loss` must be a name .*found'),
+    (['mse', 'error'], ValueError, '`metrics` must be a name'),
     # It needs an argument.
-    ('mse', 'MeanRelativeError', None, ValueError, '`metrics` must be a name'),
+    (['mse', 'MeanRelativeError'], ValueError, '`metrics` must be a name'),
   ],
 )
-def test_what_makes_no_loss_or_metric_is_refused(
-  loss, metric, function, error, words
-):
+def test_what_makes_no_loss_or_metric_is_refused(asked, error, words):
   # Those that Keras takes for probabilities, too.
   x, y = np.zeros([2, 8, 1], np.float32)
-  functions = {'mine.py:f': function} if function else None
-  metrics = [] if metric is None else [metric]
+  goal = 'min' if asked[-1] in (_one, _two_numbers) and asked[1:] else None
   with pytest.raises(error, match=words):
-    _evaluate(x, y, loss, *metrics, functions=functions)
+    _evaluate(x, y, *asked, goal=goal)
 
 
 def test_of_a_model_that_has_diverged_the_loss_tells():
