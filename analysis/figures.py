@@ -18,7 +18,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pandas as pd
-from matplotlib import colors, figure, ticker
+from matplotlib import figure, ticker
 from matplotlib.axes import Axes
 
 from analysis import names, stats
@@ -31,10 +31,9 @@ _COLOURS = {
   'Model clipping': '#CC79A7',
 }
 _GREY = '#6E6E6E'
-# Lines of one algorithm in one panel differ in the dash and then in the shade:
-# what is added to its colour, of which, and how much.
+# Lines of one algorithm in one panel differ in the dash, then in the shade.
 _DASHES = ('-', (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
-_SHADES = ((0.0, 0.0), (0.0, 0.5), (1.0, 0.5))
+_SHADES = (1.0, 0.6, 0.35)
 
 _TITLE_SIZE, _LEGEND_SIZE = 8.5, 7.5
 _STYLE = {
@@ -55,7 +54,8 @@ _STYLE = {
   'ytick.labelsize': 8.0,
 }
 _AXES = {'epsilon': 'privacy budget ε', 'clipping_norm': 'clipping norm c'}
-_ANGLE_LABEL = 'Angle to the last global update (degrees)'
+# Of a figure of lines in a report, in inches.
+_LINES_SIZE = (4.2, 2.9)
 
 Panel = Callable[[Axes], None]
 
@@ -69,9 +69,8 @@ class Drawing:
     caption: What it shows, in words.
     grid: The panels of each row: functions that draw on axes.
     size: Width and height of a panel in inches.
-    title: What stands above all; empty for nothing.
-    one_legend: Whether one legend is for all panels, with each label once, in
-      place of one below each panel.
+    title: What all panels show, which have one legend; empty where each panel
+      has its legend below it. It stands above several columns.
   """
 
   name: str
@@ -79,7 +78,6 @@ class Drawing:
   grid: Sequence[Sequence[Panel]]
   size: tuple[float, float]
   title: str = ''
-  one_legend: bool = False
 
 
 def draw(drawing: Drawing) -> figure.Figure:
@@ -89,41 +87,24 @@ def draw(drawing: Drawing) -> figure.Figure:
   size = num_columns * width, len(drawing.grid) * height
   with matplotlib.rc_context(_STYLE):
     drawn = figure.Figure(size, layout='constrained')
-    every = drawn.subplots(len(drawing.grid), num_columns, squeeze=False)
+    axes = drawn.subplots(len(drawing.grid), num_columns, squeeze=False)
     num_lines = 0
-    for row, panels in zip(every, drawing.grid, strict=True):
-      of_row = [0]
-      for ax, panel in itertools.zip_longest(row, panels):
-        if panel is None:
-          ax.remove()
-          continue
+    for row, panels in zip(axes, drawing.grid, strict=True):
+      for ax in row[len(panels) :]:
+        ax.remove()
+      for ax, panel in zip(row, panels, strict=False):
         panel(ax)
         title = ax.get_title(loc='left')
         ax.set_title(_wrapped(title, width - 0.5, _TITLE_SIZE))
         # Panels beside each other mostly share what their axes show.
         if ax is not row[0] and ax.get_ylabel() == row[0].get_ylabel():
           ax.set_ylabel('')
-        if not drawing.one_legend:
-          of_row.append(_add_legend(ax, width))
-      num_lines += max(of_row)
+      if not drawing.title:
+        num_lines += max(_add_legend(ax, width) for ax in row[: len(panels)])
     # The figure grows by what the legends need.
     drawn.set_figheight(size[1] + 1.6 * _LEGEND_SIZE / 72 * num_lines)
     if drawing.title:
-      wrapped = _wrapped(drawing.title, size[0], 10.5)
-      drawn.suptitle(wrapped, x=0.01, ha='left', fontsize=10.5)
-    if drawing.one_legend:
-      drawn.supxlabel(_ANGLE_LABEL, fontsize=9)
-      shown: dict[str, Any] = {}
-      for ax in drawn.axes:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-          shown.setdefault(label, handle)
-      drawn.legend(
-        shown.values(),
-        shown.keys(),
-        loc='outside upper right',
-        ncols=3 if num_columns > 1 else 2,
-        fontsize=8.0,
-      )
+      _add_title_and_legend(drawn, drawing.title, num_columns)
   return drawn
 
 
@@ -141,6 +122,27 @@ def _add_legend(ax: Axes, width: float) -> int:
     borderaxespad=4.5,
   )
   return sum(1 + label.count('\n') for label in labels)
+
+
+def _add_title_and_legend(
+  drawn: figure.Figure, title: str, num_columns: int
+) -> None:
+  """Adds what is for all panels of updates; each label stands once."""
+  if num_columns > 1:
+    wrapped = _wrapped(title, drawn.get_figwidth(), 10.5)
+    drawn.suptitle(wrapped, x=0.01, ha='left', fontsize=10.5)
+  drawn.supxlabel('Angle to the last global update (degrees)', fontsize=9)
+  shown: dict[str, Any] = {}
+  for ax in drawn.axes:
+    for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+      shown.setdefault(label, handle)
+  drawn.legend(
+    shown.values(),
+    shown.keys(),
+    loc='outside upper right',
+    ncols=3 if num_columns > 1 else 2,
+    fontsize=8.0,
+  )
 
 
 def _wrapped(text: str, width: float, size: float) -> str:
@@ -169,17 +171,14 @@ def looks(algorithms: Iterable[str]) -> list[dict[str, Any]]:
   An algorithm has its colour, whatever of it was changed. CE-FedAvg starts
   dashed, so that FedAvg is seen below it where the two agree.
   """
-  seen: collections.Counter = collections.Counter({'CE-FedAvg': 1})
+  seen = collections.Counter({_COLOURS['CE-FedAvg']: 1})
   found = []
   for algorithm in algorithms:
-    name = algorithm.split(' by ')[0]
-    name = name if name in _COLOURS else ''
-    shade, dash = divmod(seen[name], len(_DASHES))
-    seen[name] += 1
-    other, share = _SHADES[shade % len(_SHADES)]
-    colour = colors.to_rgb(_COLOURS.get(name, _GREY))
-    mixed = colors.to_hex([(1 - share) * c + share * other for c in colour])
-    found.append({'color': mixed, 'linestyle': _DASHES[dash]})
+    colour = _COLOURS.get(algorithm.split(' by ')[0], _GREY)
+    shade, dash = divmod(seen[colour], len(_DASHES))
+    seen[colour] += 1
+    alpha = _SHADES[shade % len(_SHADES)]
+    found.append({'color': colour, 'linestyle': _DASHES[dash], 'alpha': alpha})
   return found
 
 
@@ -204,28 +203,20 @@ def _plot_over_seeds(
     ax.fill_between(points.index, points['min'], points['max'], **band)
 
 
-def curve_panel(
-  ax: Axes,
-  title: str,
-  table: pd.DataFrame,
-  limits: tuple[float, float] | None = None,
-) -> None:
-  """The one metric of some runs by round: means over seeds, with their range.
-
-  `limits` are the ends of the vertical axis; None for `curve_limits`.
-  """
+def curve_panel(ax: Axes, title: str, table: pd.DataFrame) -> None:
+  """The metric of some runs by round: means over seeds, with their range."""
   metric = table['metric'].iloc[0]
   decimals = 1 if metric.is_share else metric.decimals(table['final_score'])
+  unit = ' %' if metric.is_share else ''
   for label, look, own in _labelled(table):
-    scores = [pd.Series(dict(scores)) for scores in own['scores']]
-    rounds = pd.concat(scores, axis=1).agg(['mean', 'min', 'max'], axis=1)
+    scores = pd.concat([run.scores for run in own['files']], axis=1)
+    rounds = scores.agg(['mean', 'min', 'max'], axis=1)
     if len(rounds) <= 12:
       look |= {'marker': 'o', 'markersize': 3.5}
     last = stats.number(rounds['mean'].iloc[-1], f'.{decimals}f')
-    unit = ' %' if metric.is_share else ''
     _plot_over_seeds(ax, f'{label}: {last}{unit}', look, rounds)
   ax.set(title=title, xlabel='Round', ylabel=metric.heading)
-  ax.set(xlim=(0.0, None), ylim=limits or curve_limits(table))
+  ax.set(xlim=(0.0, None), ylim=curve_limits(table))
   _set_few_ticks(ax)
 
 
@@ -236,63 +227,43 @@ def _set_few_ticks(ax: Axes) -> None:
 
 
 def curve_limits(table: pd.DataFrame) -> tuple[float, float]:
-  """The ends of the vertical axes of curves that share a scale.
+  """The ends of the vertical axis of curves.
 
-  Returns:
-    Limits by all but the first tenth of the rounds of each run, if the others
-    take no more than two thirds of the whole height: a model that has learnt
-    nothing would flatten what comes after.
+  They hold all but the worst of the first tenth of the rounds of each run: a
+  model that has learnt nothing would flatten what comes after.
   """
-  points = [
-    (score, number >= 0.1 * scores[-1][0])
-    for scores in table['scores']
-    for number, score in scores
-    if math.isfinite(score)
-  ]
-  whole = [score for score, _ in points]
-  late = [score for score, is_late in points if is_late]
-  if not late:
+  metric = table['metric'].iloc[0]
+  scores = [run.scores for run in table['files']]
+  late = [each[each.index >= 0.1 * each.index[-1]] for each in scores]
+  values, late_values = (
+    each[np.isfinite(each)] for each in map(pd.concat, (scores, late))
+  )
+  if late_values.empty:
     return 0.0, 1.0
-  if table['metric'].iloc[0].is_share:
-    low, high = min(late), max(whole)
-    pad = 0.05 * max(high - low, 1.0)
+  low, high = late_values.min(), late_values.max()
+  if metric.goal == 'max':
+    high = values.max()
+  else:
+    low = values.min()
+  pad = 0.05 * ((high - low) or 1.0)
+  if metric.is_share:
     return max(low - pad, 0.0), min(high + pad, 101.0)
-  ends = whole if np.ptp(whole) <= 1.5 * np.ptp(late) else late
-  pad = 0.05 * (np.ptp(ends) or 1.0)
-  return min(ends) - pad, max(ends) + pad
+  return low - pad, high + pad
 
 
 def curves(table: pd.DataFrame) -> list[Drawing]:
-  """The metric by round: a figure for each model, data and split.
-
-  Figures of one data set have one scale.
-  """
-  drawn = []
+  """The metric by round: a figure for each model, data and split."""
   table = names.ordered(table[table['final_score'].notna()])
-  for (_, metric), of_data in table.groupby(['data', 'metric'], sort=False):
-    limits = curve_limits(of_data)
-    problems = of_data.apply(names.problem, axis=1)
-    for title, own in of_data.groupby(problems, sort=False):
-      panel = functools.partial(
-        curve_panel, title=title, table=own, limits=limits
-      )
-      what = f'{metric.title} by round'
-      drawn.append(
-        Drawing(
-          f'{file_part(what)}_{file_part(title)}.png',
-          f'{what.capitalize()}: {title}.',
-          [[panel]],
-          (4.2, 2.9),
-        )
-      )
+  drawn = []
+  for (title, metric), own in table.groupby(
+    [names.problems(table), 'metric'], sort=False
+  ):
+    panel = functools.partial(curve_panel, title=title, table=own)
+    what = f'{metric.title} by round'
+    name = f'{file_part(what)}_{file_part(title)}.png'
+    caption = f'{what.capitalize()}: {title}.'
+    drawn.append(Drawing(name, caption, [[panel]], _LINES_SIZE))
   return drawn
-
-
-def by_setting(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-  """The runs of each setting, which differ in the seed alone, with a title."""
-  groups = [own for _, own in table.groupby('series', sort=False)]
-  firsts = pd.DataFrame([own.iloc[0] for own in groups])
-  return list(zip(names.titles(firsts), groups, strict=True))
 
 
 def by_quantity(table: pd.DataFrame, quantity: str) -> list[Drawing]:
@@ -302,19 +273,19 @@ def by_quantity(table: pd.DataFrame, quantity: str) -> list[Drawing]:
   Unfinished and audited runs are left out.
   """
   usable = table['is_complete'] & table['final_score'].notna()
-  shown = names.ordered(table[usable & ~table['is_audited']])
+  table = names.ordered(table[usable & ~table['is_audited']])
+  table = table.replace({quantity: {math.inf: math.nan}})
   drawn = []
-  for title, own in by_setting(shown) if len(shown) else ():
-    values = own[quantity].where(np.isfinite(own[quantity]))
+  for title, own in names.by_setting(table):
     labels = names.labels(own, by=quantity)
-    if values.groupby([labels, own['setting']]).nunique().max() < 2:
+    if own.groupby([labels, 'setting'])[quantity].nunique().max() < 2:
       continue
     panel = functools.partial(
       _quantity_panel, title=title, table=own, quantity=quantity
     )
     what = f'Final {own["metric"].iloc[0].title} by {_AXES[quantity][:-2]}'
     name = f'{quantity}_{file_part(title)}.png'
-    drawn.append(Drawing(name, f'{what}: {title}.', [[panel]], (6.2, 3.6)))
+    drawn.append(Drawing(name, f'{what}: {title}.', [[panel]], _LINES_SIZE))
   return drawn
 
 
@@ -322,11 +293,9 @@ def _quantity_panel(
   ax: Axes, title: str, table: pd.DataFrame, quantity: str
 ) -> None:
   """The final metric by a quantity; a run without the quantity is a level."""
-  values = table[quantity].where(np.isfinite(table[quantity]))
   markers = itertools.cycle('os^D')
   for label, look, runs in _labelled(table, by=quantity):
-    points = runs.groupby(values[runs.index])['final_score']
-    points = points.agg(['mean', 'min', 'max'])
+    points = runs.groupby(quantity)['final_score'].agg(['mean', 'min', 'max'])
     if points.empty:
       level = runs['final_score'].mean()
       ax.axhline(level, label=label, **look | {'linewidth': 1.3})
@@ -336,45 +305,52 @@ def _quantity_panel(
   heading = f'Final {table["metric"].iloc[0].heading.lower()}'
   x_label = f'{_AXES[quantity].capitalize()} (log scale)'
   ax.set(title=title, xlabel=x_label, ylabel=heading, xscale='log')
-  ticks = sorted({*values.dropna()})
+  ticks = sorted({*table[quantity].dropna()})
   ax.set_xticks(ticks, [f'{tick:.3g}' for tick in ticks])
   ax.set_xticks([], minor=True)
 
 
-def scatter(groups: Sequence[tuple[pd.DataFrame, int]]) -> list[list[Panel]]:
+def updates_drawing(
+  title: str, grid: Sequence[Sequence[Panel]], size: tuple[float, float]
+) -> Drawing:
+  """A figure of panels of `scatter`."""
+  caption = f'Norm and angle of each update: {title}.'
+  name = f'updates_{file_part(title)}.png'
+  return Drawing(name, caption, grid, size, title)
+
+
+def scatter(groups: Sequence[pd.DataFrame]) -> list[list[Panel]]:
   """The paper's scatter of norms against angles: the panels of each group.
 
   All panels have one scale of angles, those of a group one of norms.
 
   Args:
-    groups: Some runs, each with a `title`, and the round t in which they are
-      shown.
+    groups: Some runs, each with a `title` and the round `t` that is shown.
   """
-  every = [stats.updates(table) for table, _ in groups]
-  every = [
-    updates[updates['t'] == t].astype({'is_mean': bool})
-    for updates, (_, t) in zip(every, groups, strict=True)
-  ]
+  every = []
+  for table in groups:
+    updates = stats.updates(table)
+    every.append(updates[updates['t'] == table['t'].iloc[0]])
   angles = angle_limits(pd.concat(every)['angle_degrees'])
   grid = []
-  for updates, (table, _) in zip(every, groups, strict=True):
+  for updates, table in zip(every, groups, strict=True):
     norms = table['shown_norm']
     clients = updates[~updates['is_mean']]
-    values = [*clients['update_norm'], *norms[norms.index.isin(clients['run'])]]
-    largest = max((x for x in values if math.isfinite(x)), default=0.0)
-    grid.append(
-      [
-        functools.partial(
-          _update_panel,
-          title=title,
-          updates=updates[updates['run'] == name],
-          norm=norms[name],
-          angles=angles,
-          top=1.08 * largest or 1.0,
-        )
-        for name, title in table['title'].items()
-      ]
-    )
+    shown = norms[norms.index.isin(clients['run'])]
+    values = pd.concat([clients['update_norm'], shown])
+    largest = values[np.isfinite(values)].max()
+    panels = [
+      functools.partial(
+        _update_panel,
+        title=title,
+        updates=updates[updates['run'] == name],
+        norm=norms[name],
+        angles=angles,
+        top=1.08 * largest if largest > 0 else 1.0,
+      )
+      for name, title in table['title'].items()
+    ]
+    grid.append(panels)
   return grid
 
 
@@ -397,14 +373,15 @@ def _update_panel(
     ax.text(0.5, 0.5, 'not recorded', transform=ax.transAxes, ha='center')
     ax.set_axis_off()
     return
-  middle = 0.5 * (angles[0] + angles[1])
+  middle = np.mean(angles)
   clients, mean = updates[~updates['is_mean']], updates[updates['is_mean']]
-  places = clients['angle_degrees'].astype(float).to_numpy()
+  places = clients['angle_degrees']
   if np.isfinite(places).any():
     _set_few_ticks(ax)
   else:
-    span = 0.8 * (angles[1] - angles[0])
-    places = middle + span * (np.linspace(0.0, 1.0, len(clients)) - 0.5)
+    places = middle + 0.8 * np.ptp(angles) * np.linspace(
+      -0.5, 0.5, len(clients)
+    )
     ax.set_xlabel('no last update: by client')
     ax.tick_params(axis='x', labelbottom=False)
   if len(clients):
@@ -413,22 +390,21 @@ def _update_panel(
     ax.plot(places, clients['update_norm'], 'o', **dots)
     if math.isfinite(norm):
       look = {'color': _COLOURS['CE-FedAvg'], 'linestyle': _DASHES[1]}
-      look |= {'linewidth': 1.3, 'label': 'threshold c'}
-      ax.axhline(norm, **look)
-  for length, angle in mean[['update_norm', 'angle_degrees']].to_numpy(float):
-    angle = middle if math.isnan(angle) else angle
+      ax.axhline(norm, linewidth=1.3, label='threshold c', **look)
+  for length, angle in mean[['update_norm', 'angle_degrees']].to_numpy():
     marker, label = 'o', 'average'
     if length > top:
       marker, label = '^', f'average, beyond the scale: {length:.3g}'
     # Whole at 0 and 180 degrees too.
     look = {'color': '#000000', 'markersize': 6.5, 'clip_on': False}
-    ax.plot(angle, min(length, top), marker, label=label, zorder=3, **look)
+    place = middle if math.isnan(angle) else angle
+    ax.plot(place, min(length, top), marker, label=label, zorder=3, **look)
   ax.set(xlim=angles, ylim=(0.0, top), ylabel='Update norm ‖Δx$_i$‖$_2$')
 
 
 def angle_limits(angles: pd.Series) -> tuple[float, float]:
   """Limits in steps of 15 degrees that hold every angle."""
-  finite = angles[np.isfinite(angles.astype(float))]
+  finite = angles[np.isfinite(angles)]
   if finite.empty:
     return 0.0, 180.0
   low = 15.0 * math.floor((finite.min() - 2.0) / 15.0)
@@ -447,33 +423,24 @@ def scatters(table: pd.DataFrame) -> list[Drawing]:
   table = names.ordered(table[table['has_updates']])
   for (data, model), part in table.groupby(['data', 'model_name'], sort=False):
     shown = pd.concat(
-      [
-        own[own['setting'] == own['setting'].value_counts(sort=False).idxmax()]
-        for _, own in part.groupby(['split', 'partition'], sort=False)
-      ]
+      own[own['setting'] == own['setting'].value_counts(sort=False).idxmax()]
+      for _, own in part.groupby(['split', 'partition'], sort=False)
     )
-    mark = ' †' if shown['has_simulation_figures'].any() else ''
     rounds = sorted({*stats.updates(shown)['t']})
     # The first has no angles, and comes if nothing else.
     later = rounds[1:] if rounds[0] == 0 and rounds[1:] else rounds
     rounds = sorted({later[0], later[len(later) // 2], later[-1]})
-    by_round = scatter([(with_titles(shown, t), t) for t in rounds])
+    mark = ' †' if shown['has_simulation_figures'].any() else ''
+    by_round = scatter([at_round(shown, t) for t in rounds])
     for t, panels in zip(rounds, by_round, strict=True):
-      title = f'{model} on {data}, t = {t}'
-      drawn.append(
-        Drawing(
-          f'updates_{file_part(title)}.png',
-          f'Norm and angle of each update: {title}.{mark}',
-          [[panel] for panel in panels],
-          (3.4, 2.6),
-          one_legend=True,
-        )
-      )
+      title = f'{model} on {data}, t = {t}{mark}'
+      grid = [[panel] for panel in panels]
+      drawn.append(updates_drawing(title, grid, (3.4, 2.6)))
   return drawn
 
 
-def with_titles(table: pd.DataFrame, t: int) -> pd.DataFrame:
-  """Adds titles: the algorithm or, if two are alike, the name; split, round."""
+def at_round(table: pd.DataFrame, t: int) -> pd.DataFrame:
+  """Runs for `scatter`, whose titles are the algorithm or, of two, the name."""
   titles = table['algorithm_name'] + ', ' + table['split']
   titles = titles.where(~titles.duplicated(keep=False), table.index)
-  return table.assign(title=titles + f', t = {t}')
+  return table.assign(title=titles + f', t = {t}', t=t)

@@ -78,29 +78,30 @@ def run_names(table: pd.DataFrame) -> list[str]:
   return [*names.where(~names.duplicated(keep=False), table['folder'])]
 
 
-def titles(table: pd.DataFrame) -> pd.Series:
-  """A title for each setting: model, data, split, and what settings differ in.
+def by_setting(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+  """The runs of each setting, which differ in the seed alone, with a title.
 
-  The table has one run of each.
+  It is `problems`, and what settings differ in.
   """
-  found = pd.Series([problem(run) for _, run in table.iterrows()], table.index)
-  texts = _texts(table)
+  firsts = table.drop_duplicates('series')
+  found, texts = problems(firsts), _texts(firsts)
   for key in stats.SETTING_KEYS:
     if key in texts and key not in ('task', 'model', 'partition'):
       differ = texts[key].groupby(found).transform('nunique') > 1
       found = found + (', ' + texts[key]).where(differ, '')
   same = found.duplicated(keep=False)
-  return found.where(~same, found + ' (' + table['folder'] + ')')
+  found = found.where(~same, found + ' (' + firsts['folder'] + ')')
+  groups = dict(iter(table.groupby('series')))
+  return [(found[name], groups[key]) for name, key in firsts['series'].items()]
 
 
-def problem(run: pd.Series) -> str:
-  """The model, the data and the split of a run."""
-  if not run['data']:
-    return 'programs of your own'
-  title = f'{run["model_name"]} on {run["data"]}, {run["split"]}'
-  if run['is_iid'] or run['partition'] == 'class_balanced':
-    return title
-  return f'{title} ({run["partition"].replace("_", " ")})'
+def problems(table: pd.DataFrame) -> pd.Series:
+  """The model, the data and the split of each run."""
+  titles = table['model_name'] + ' on ' + table['data'] + ', ' + table['split']
+  partition = ' (' + table['partition'].str.replace('_', ' ') + ')'
+  is_told = table['is_iid'] | table['partition'].eq('class_balanced')
+  titles = titles + partition.where(~is_told, '')
+  return titles.where(table['data'] != '', 'programs of your own')
 
 
 def ordered(table: pd.DataFrame) -> pd.DataFrame:

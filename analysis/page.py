@@ -20,7 +20,7 @@ import pandas as pd
 from absl import app, flags
 
 from analysis import experiments, figures, markup, names, stats, systems, tables
-from analysis.figures import Drawing, Panel
+from analysis.figures import Drawing
 from analysis.tables import Evidence
 
 _RESULTS = flags.DEFINE_string('results', 'results', 'The folder of the runs.')
@@ -126,13 +126,12 @@ def differing(
 def accuracies(found: Evidence) -> list[Drawing]:
   """Accuracy by round, a figure for each data set, a panel for each row."""
   lines = tables.best_scale(tables.learned(found.lines, 'clipping_drop'))
-  shown = {name for own in lines['runs'] for name in own}
-  table = names.ordered(found.rows.loc[found.rows.index.isin(shown)])
+  table = names.ordered(found.rows.loc[lines['runs'].explode().unique()])
   drawn = []
   for data, part in table.groupby('data', sort=False):
     panels = [
       functools.partial(figures.curve_panel, title=title, table=own)
-      for title, own in figures.by_setting(part)
+      for title, own in names.by_setting(part)
     ]
     width = 2 if len(panels) == 4 else 3
     drawn.append(
@@ -148,21 +147,19 @@ def accuracies(found: Evidence) -> list[Drawing]:
 
 def updates_by_model(found: Evidence) -> list[Drawing]:
   """The paper's Figs. 1 and 2: all models at t = 16, without clipping."""
-  return _at_one_round(found, 'fed_avg')
+  return _at_one_round(_scatter(found), 'fed_avg')
 
 
 def updates_by_round(found: Evidence) -> list[Drawing]:
   """All models at t = 16, clipped; and each by round, as in the appendix."""
-  drawn = _at_one_round(found, 'ce_fed_avg')
   runs = _scatter(found)
+  drawn = _at_one_round(runs, 'ce_fed_avg')
   for (data, model), own in runs.groupby(['data', 'model_name'], sort=False):
     rounds = sorted({*stats.updates(own)['t']})
-    by_round = figures.scatter(
-      [(figures.with_titles(own, t), t) for t in rounds]
-    )
+    by_round = figures.scatter([figures.at_round(own, t) for t in rounds])
     grid = list(zip(*by_round, strict=True))
     size = {1: 3.4, 2: 3.6, 3: 3.0}.get(len(rounds), 2.5), 2.4
-    drawn.append(_drawing(f'{model} on {data}', grid, size))
+    drawn.append(figures.updates_drawing(f'{model} on {data}', grid, size))
   return drawn
 
 
@@ -173,32 +170,19 @@ FIGURES = {
 }
 
 
-def _at_one_round(found: Evidence, algorithm: str) -> list[Drawing]:
+def _at_one_round(runs: pd.DataFrame, algorithm: str) -> list[Drawing]:
   """The updates of all models in one round: IID beside non-IID."""
-  runs, t = _scatter(found), stats.FIGURE_ROUND
+  t = stats.FIGURE_ROUND
   runs = runs[runs['algorithm'] == algorithm]
+  runs = runs.assign(title=runs['model_name'] + ', ' + runs['split'], t=t)
   drawn = []
   for data, part in runs.groupby('data', sort=False):
-    part = part.assign(title=part['model_name'] + ', ' + part['split'])
     models = part.groupby('model_name', sort=False)
-    grid = figures.scatter([(own, t) for _, own in models])
+    grid = figures.scatter([own for _, own in models])
     title = experiments.ALGORITHMS[algorithm].title
     title = f'Round t = {t} on {data}, {title}'
-    drawn.append(_drawing(title, grid, (3.6, 2.4)))
+    drawn.append(figures.updates_drawing(title, grid, (3.6, 2.4)))
   return drawn
-
-
-def _drawing(
-  title: str, grid: Sequence[Sequence[Panel]], size: tuple[float, float]
-) -> Drawing:
-  return Drawing(
-    f'updates_{figures.file_part(title)}.png',
-    f'Norm and angle of each update: {title}.',
-    grid,
-    size,
-    title,
-    one_legend=True,
-  )
 
 
 def _scatter(found: Evidence) -> pd.DataFrame:

@@ -340,7 +340,7 @@ def _together(table: pd.DataFrame) -> list[str]:
 def _run_by_run(table: pd.DataFrame) -> str:
   """The settings and the table of single runs, with what is not compared."""
   texts = []
-  for title, own in figures.by_setting(table[table['data'] != '']):
+  for title, own in names.by_setting(table[table['data'] != '']):
     run = own.iloc[0]
     values = [
       f'{symbol} = {run[key]:g}'

@@ -34,6 +34,8 @@ METRIC_COLUMNS = (
 # The exact figures of the clients' updates.
 CLIENT_METRICS = METRIC_COLUMNS[-4:]
 UPDATE_COLUMNS = ('client_id', 'update_norm', 'angle_degrees')
+_TYPES = dict.fromkeys((*METRIC_COLUMNS, *UPDATE_COLUMNS[1:]), float)
+_TYPES = {'client_id': str, **_TYPES}
 # The `client_id` of the averaged update.
 _MEAN_UPDATE_ID = 'mean'
 
@@ -183,14 +185,13 @@ def read_published(directory: pathlib.Path) -> dict[str, Run]:
     lines = map(json.loads, text.read_text(encoding='utf-8').splitlines())
     configs = {line['name']: line for line in lines}
     rounds, updates = (
-      pd.read_csv(path, float_precision='round_trip') for path in tables
+      pd.read_csv(path, dtype=_TYPES, float_precision='round_trip')
+      for path in tables
     )
   except (OSError, ValueError) as error:
     raise ValueError(
       f'`directory` must hold published runs, found in {directory}: {error}.'
     ) from error
-  # As read from a folder.
-  rounds = rounds.astype({'round_num': float, 'num_clients': float})
   updates = _mark_means(updates)
   rounds_of, updates_of = (
     {
@@ -434,15 +435,14 @@ def _read_updates(directory: pathlib.Path, notes: list[str]) -> pd.DataFrame:
       continue
     notes.extend(f'updates/{note}' for note in file_notes)
     tables.append(table[[*UPDATE_COLUMNS]].assign(t=int(match[1])))
-  if not tables:
-    return _mark_means(pd.DataFrame(columns=['t', *UPDATE_COLUMNS]))
-  found = pd.concat(tables, ignore_index=True)[['t', *UPDATE_COLUMNS]]
-  return _mark_means(found)
+  # Without a file there is a table of the same types.
+  empty = pd.DataFrame(columns=['t', *UPDATE_COLUMNS], dtype=float)
+  empty = empty.astype({'t': int, 'client_id': object})
+  return _mark_means(pd.concat([empty, *tables], ignore_index=True))
 
 
 def _mark_means(updates: pd.DataFrame) -> pd.DataFrame:
-  is_mean = (updates['client_id'] == _MEAN_UPDATE_ID).astype(bool)
-  return updates.assign(is_mean=is_mean)
+  return updates.assign(is_mean=updates['client_id'] == _MEAN_UPDATE_ID)
 
 
 def own_name(setting: str) -> str:

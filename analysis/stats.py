@@ -23,7 +23,7 @@ from scipy import stats
 
 from analysis import runs as run_files
 from analysis.experiments import ALGORITHMS, DATA_NAMES, MODEL_NAMES
-from analysis.runs import CLIENT_METRICS, UPDATE_COLUMNS, Run
+from analysis.runs import CLIENT_METRICS, Run
 from tff_clipping.privacy.accounting import rounding
 
 MISSING = '–'
@@ -182,7 +182,7 @@ class Runs(NamedTuple):
         each other);
       - what it came to: `rounds_done`, `is_complete`, `final_score` (of its
         metric; an accuracy in percent, of the test set or the part of it that
-        the run evaluates), `scores` (pairs of a round and its score),
+        the run evaluates),
         `clipped_fraction` (mean over rounds), `relative_spread` (of the
         clients' update norms, standard deviation over mean, mean over rounds),
         `spread_at` and `std_at` (that, and the standard deviation alone, at
@@ -276,12 +276,9 @@ def collect(
 
 def updates(table: pd.DataFrame) -> pd.DataFrame:
   """The recorded updates of the runs of a table, with the column `run`."""
-  tables = [
+  return pd.concat(
     run.updates.assign(run=name) for name, run in table['files'].items()
-  ]
-  columns = ['t', *UPDATE_COLUMNS, 'is_mean', 'run']
-  found = [each for each in tables if len(each)]
-  return pd.concat(found) if found else pd.DataFrame(columns=columns)
+  )
 
 
 def _row(run: Run) -> dict[str, Any]:
@@ -336,7 +333,6 @@ def _row(run: Run) -> dict[str, Any]:
     'rounds_done': rounds_done,
     'is_complete': rounds_done >= settings['num_rounds'],
     'final_score': float(scores.iloc[-1]) if len(scores) else math.nan,
-    'scores': tuple(scores.items()),
     'clipped_fraction': rounds['clipped_fraction'].mean(),
     **_norms(run),
     'path': _path(run),
@@ -384,7 +380,7 @@ def _norms(run: Run) -> dict[str, float]:
   spread = std / run.rounds['update_norm_mean']
   is_there = run.rounds['round_num'] == FIGURE_ROUND + 1
   updates = run.updates[run.updates['t'] == FIGURE_ROUND]
-  norms = updates.loc[~updates['is_mean'], 'update_norm'].astype(float)
+  norms = updates.loc[~updates['is_mean'], 'update_norm']
   sums = updates.loc[updates['is_mean'], 'update_norm'] * len(norms)
   squares = np.square(norms).sum()
   at_round = {
@@ -406,7 +402,7 @@ def _path(run: Run) -> tuple[float, ...]:
   are early: between them, logarithms are taken to be linear.
   """
   means = run.updates[run.updates['is_mean']].sort_values('t')
-  norms = means['update_norm'].astype(float)
+  norms = means['update_norm']
   usable = np.isfinite(norms) & (norms > 0)
   if not usable.any():
     return ()
@@ -499,7 +495,8 @@ def _at_equal_path(run: Mapping[str, Any], plain: Mapping[str, Any]) -> float:
   path = plain['path']
   equal_round = np.interp(run['path'][-1], path, np.arange(len(path)))
   # Straight lines between its evaluations.
-  return float(np.interp(equal_round, *zip(*plain['scores'], strict=True)))
+  scores = plain['files'].scores
+  return float(np.interp(equal_round, scores.index, scores))
 
 
 def _shown_norms(table: pd.DataFrame) -> pd.Series:

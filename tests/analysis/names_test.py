@@ -82,7 +82,7 @@ def test_a_program_and_an_unfinished_run_say_what_they_are(read_runs, tmp_path):
 
   table = stats.collect(found).table
   assert names.labels(table).to_list() == ['FedAvg, 2 of 9 rounds', 'mine']
-  assert names.titles(table).to_list() == [
+  assert [title for title, _ in names.by_setting(table)] == [
     'MLP on EMNIST, non-IID (label skew)',
     'programs of your own',
   ]

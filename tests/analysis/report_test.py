@@ -396,7 +396,7 @@ def test_exact_figures_of_a_private_run_are_labelled(write):
   captions = [
     line
     for line in text.splitlines()
-    if line.startswith('*') and line.endswith('†*')
+    if line.startswith('*') and line.endswith(' †.*')
   ]
   # The scatter, where it stands beside others.
   assert len(captions) == 1
