@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from absl import app, flags
 
-from analysis import markup, stats, tables
+from analysis import markup, stats
 
 _PUBLISHED = flags.DEFINE_string(
   'published', 'results', 'The folder of the published runs.'
@@ -60,8 +60,8 @@ def main(argv: Sequence[str]) -> None:
       raise ValueError('no folder of a run was given.')
     published = stats.read_results(_PUBLISHED.value).table
   compared = compare(found.table, published)
-  shown = tables.cells(
-    compared.reset_index().replace({'is_within': {True: 'yes', False: 'NO'}}),
+  shown = stats.cells(
+    compared.reset_index(),
     {
       'run': ('run', ''),
       'algorithm': ('algorithm_name', ''),

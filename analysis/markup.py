@@ -15,14 +15,13 @@ import markdown
 import pandas as pd
 
 _CSS = pathlib.Path(__file__).parent / 'page.css'
-_IMAGE = re.compile(r'<figure><img (.*?)src="([^":]*\.png)"', re.DOTALL)
+# A picture, and the caption below it.
+_FIGURE = re.compile(
+  r'<p><img alt="([^"]*)" src="([^"]*)" /></p>\n<p><em>(.*?)</em></p>',
+  re.DOTALL,
+)
 # Of a figure of 160 dots an inch, so that 9 points are read well.
 _PIXELS_A_DOT = 0.6875
-# A figure that is wider is moved on a phone.
-_WIDE = 600
-# A picture and the caption below it.
-_FIGURE = re.compile(r'<p>(<img [^>]*/>)</p>\n<p><em>(.*?)</em></p>', re.DOTALL)
-_FIGURES = re.compile(r'(?:<figure>.*?</figure>\s*)+', re.DOTALL)
 _TABLE = re.compile(r'<table>.*?</table>', re.DOTALL)
 
 
@@ -55,28 +54,28 @@ def to_html(text: str, directory: pathlib.Path) -> str:
   """
 
   def embedded(match: re.Match) -> str:
-    data = (directory / html.unescape(match[2])).read_bytes()
+    alt, name, caption = match.groups()
+    data = (directory / html.unescape(name)).read_bytes()
     # Where a PNG has its size.
     width, height = (
       round(_PIXELS_A_DOT * side) for side in struct.unpack('>II', data[16:24])
     )
     return (
-      f'<figure{" class=wide" if width > _WIDE else ""}><img {match[1]}'
-      f'width="{width}" height="{height}" '
-      f'src="data:image/png;base64,{base64.b64encode(data).decode()}"'
+      f'<figure><img alt="{alt}" width="{width}" height="{height}" '
+      f'src="data:image/png;base64,{base64.b64encode(data).decode()}" />'
+      f'<figcaption>{caption}</figcaption></figure>'
     )
 
   # Texts of a run are no markup.
   body = markdown.markdown(
     text.replace('&', '&amp;').replace('<', '&lt;'), extensions=['tables']
   )
-  body = _FIGURE.sub(r'<figure>\1<figcaption>\2</figcaption></figure>', body)
-  body = _FIGURES.sub(r'<div class="figures">\g<0></div>\n', body)
   # No line ends between these and their number.
   for signs in ('± ', ' %', ' = '):
     body = body.replace(signs, signs.replace(' ', '&nbsp;'))
   # A table that is wider than a phone is moved within its frame.
   body = _TABLE.sub(r'<div class="table" tabindex="0">\g<0></div>', body)
+  body = _FIGURE.sub(embedded, body)
   title = html.escape(text.splitlines()[0].lstrip('# '))
   style = _CSS.read_text(encoding='utf-8')
   return (
@@ -84,7 +83,7 @@ def to_html(text: str, directory: pathlib.Path) -> str:
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     '<meta name="color-scheme" content="light dark">\n'
     f'<title>{title}</title>\n<style>\n{style}</style>\n</head>\n'
-    f'<body>\n<main>\n{_IMAGE.sub(embedded, body)}\n</main>\n</body>\n</html>\n'
+    f'<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n'
   )
 
 

@@ -74,11 +74,24 @@ _AUDIT_NOTE = (
   'positives are the canaries in the run that score above 99 % of those held '
   'out, beside the most that the plan allows. docs/audit.md says more.'
 )
+_AUDIT_COLUMNS = {
+  'run': ('run', ''),
+  'canaries': ('num_canaries_in', ''),
+  'held out': ('num_canaries_out', ''),
+  'ε claimed': ('claimed_epsilon', stats.at_most),
+  'attack on': ('attack', ''),
+  'ε at least': ('epsilon_lower_bound', stats.at_least),
+  'ε at least, if Gaussian': ('gaussian_epsilon_lower_bound', stats.at_least),
+  'ε, an estimate': ('epsilon_estimate', '.2f'),
+  'true positives': ('true_positive_rate', '.1%'),
+  'allowed': ('allowed_true_positive_rate', '.1%'),
+  'confidence': ('confidence', '.0%'),
+  'refuted': ('is_refuted', ''),
+}
 _MODEL_CLIPPING_NOTE = (
   'Model clipping: c is a threshold on the norm of whole models, and clipped '
   '(%) the share of clipped models. The other thresholds are on updates.'
 )
-_SUPERSCRIPTS = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
 
 
 def write_report(
@@ -248,7 +261,7 @@ def _results(table: pd.DataFrame) -> str:
 def _result_table(metric: Metric, found: pd.DataFrame) -> pd.DataFrame:
   """The results of one metric, without columns that would be empty."""
   deltas = sorted({*found['delta'].dropna()})
-  shared = f' (δ\xa0=\xa0{_format_delta(deltas[0])})' if deltas else ''
+  shared = f' (δ = {deltas[0]:g})' if deltas else ''
   lost = 'below FedAvg (points)' if metric.is_share else 'worse than FedAvg by'
   return _without_empty(
     pd.DataFrame(
@@ -258,7 +271,9 @@ def _result_table(metric: Metric, found: pd.DataFrame) -> pd.DataFrame:
         metric.heading: found['score'],
         lost: found['drop'],
         'ε' if deltas[1:] else f'ε{shared}': found['epsilon'],
-        'δ': found['delta'].map(_format_delta) if deltas[1:] else '',
+        'δ': [stats.number(delta, 'g') for delta in found['delta']]
+        if deltas[1:]
+        else '',
         'guarantee': found['guarantee'].replace('', stats.MISSING),
       }
     )
@@ -349,7 +364,13 @@ def _run_by_run(table: pd.DataFrame) -> str:
     ]
     if run['num_parameters'] > 0:
       values.append(f'd = {run["num_parameters"]:,.0f} parameters')
-    texts.append(f'{title}: {", ".join(values)}.{_partition(own)}')
+    texts.append(f'{title}: {", ".join(values)}.')
+    partition = (run['files'].config.get('task') or {}).get('partition')
+    # Of a private run without exact figures, it says too much of the clients.
+    if partition and not (
+      run['is_private'] and not run['has_simulation_figures']
+    ):
+      texts[-1] += f' Partition of {run.name}: {partition.rstrip(".")}.'
   for _, own in table.groupby('metric', sort=False):
     lines = [_line(run) for _, run in own.iterrows()]
     texts.append(
@@ -364,19 +385,6 @@ def _run_by_run(table: pd.DataFrame) -> str:
   if reasons:
     texts.append(f'Not compared with FedAvg: {"; ".join(reasons)}.')
   return '\n\n'.join(texts)
-
-
-def _partition(own: pd.DataFrame) -> str:
-  """How the data are split, but of a private run without exact figures."""
-  run = own.iloc[0]
-  told = [
-    (files.config.get('task') or {}).get('partition') for files in own['files']
-  ]
-  if not told[0] or (run['is_private'] and not run['has_simulation_figures']):
-    return ''
-  # The draws of a split can differ by seed.
-  of_run = f' of {run.name}' if len(set(told)) > 1 else ''
-  return f' Partition{of_run}: {told[0].rstrip(".")}.'
 
 
 def _line(run: pd.Series) -> dict[str, str]:
@@ -419,31 +427,17 @@ def _other_scores(run: Run) -> dict[str, str]:
 
 def _audits(table: pd.DataFrame) -> str:
   """The claim of each audited run beside what each attack shows."""
-  lines = [
-    {
-      'run': name,
-      'canaries, in + out': (
-        f'{attack["num_canaries_in"]} + {attack["num_canaries_out"]}'
-      ),
-      'ε claimed': stats.at_most(attack['claimed_epsilon']),
-      'attack on': attack['attack'].replace('_', ' '),
-      'ε at least': stats.at_least(attack['epsilon_lower_bound']),
-      'ε at least, if Gaussian': stats.at_least(
-        attack['gaussian_epsilon_lower_bound']
-      ),
-      'ε, an estimate': stats.number(attack['epsilon_estimate'], '.2f'),
-      'true positives (allowed), %': (
-        f'{100 * attack["true_positive_rate"]:.1f} '
-        f'({100 * attack["allowed_true_positive_rate"]:.1f})'
-      ),
-      'confidence': f'{attack["confidence"]:.0%}',
-      'refuted': 'yes' if attack['is_refuted'] else 'no',
-    }
-    for name, run in table['files'].items()
-    for attack in run.audits
-  ]
-  shown = markup.markdown_table(pd.DataFrame(lines))
-  return f'{_AUDIT_NOTE}\n\n{shown}' if lines else ''
+  lines = pd.DataFrame(
+    [
+      {'run': name, **attack}
+      for name, run in table['files'].items()
+      for attack in run.audits
+    ]
+  )
+  if lines.empty:
+    return ''
+  shown = markup.markdown_table(stats.cells(lines, _AUDIT_COLUMNS))
+  return f'{_AUDIT_NOTE}\n\n{shown}'
 
 
 def _notes(
@@ -476,11 +470,10 @@ def _notes(
 
 def _versions(table: pd.DataFrame) -> str:
   """With which versions the runs were made, in a sentence."""
-  known: dict[str, dict[str, None]] = {}
-  for run in table['files']:
-    for name, version in (run.config.get('versions') or {}).items():
-      known.setdefault(name, {})[version] = None
-  told = [f'{name} {" and ".join(each)}' for name, each in known.items()]
+  found = pd.DataFrame(
+    [run.config.get('versions') or {} for run in table['files']]
+  )
+  told = [f'{x} {" and ".join(found[x].dropna().unique())}' for x in found]
   return f'The runs: {", ".join(told)}.' if told else ''
 
 
@@ -496,16 +489,6 @@ def _figures_of(report: pathlib.Path) -> set[str]:
 def _without_empty(table: pd.DataFrame) -> pd.DataFrame:
   """A table without the columns in which no cell says anything."""
   return table.loc[:, ~table.isin([stats.MISSING, '']).all()]
-
-
-def _format_delta(delta: float) -> str:
-  """A δ as 10⁻⁵ or 2.5 · 10⁻⁵, which no line breaks."""
-  if pd.isna(delta):
-    return stats.MISSING
-  mantissa, exponent = f'{delta:.2e}'.split('e')
-  power = f'10{str(int(exponent)).translate(_SUPERSCRIPTS)}'
-  factor = f'{float(mantissa):g}'
-  return power if factor == '1' else f'{factor}\xa0·\xa0{power}'
 
 
 def main(argv: Sequence[str]) -> None:

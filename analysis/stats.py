@@ -14,7 +14,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +48,12 @@ SETTING_KEYS = (
 FIGURE_ROUND = 16
 # The paper's quantity skew: 5 examples of each of 10 classes a client.
 _QUANTITY_SKEW_EXAMPLES = 50
+
+
+# Columns of a table: by title the column of another and how a cell says it. ''
+# is for an `Estimate`, a text or a truth value, another text the format of a
+# number.
+Columns = Mapping[str, tuple[str, str | Callable[[Any], str]]]
 
 
 class Estimate(NamedTuple):
@@ -157,6 +163,26 @@ def at_most(value: float | None) -> str:
 def at_least(value: float | None) -> str:
   """A lower bound, rounded down to four digits."""
   return MISSING if pd.isna(value) else rounding.format_down(value)
+
+
+def cells(table: pd.DataFrame, columns: Columns) -> pd.DataFrame:
+  """The texts of some columns of a table, under their titles."""
+  return pd.DataFrame(
+    {
+      title: [_cell(value, form) for value in table[column]]
+      for title, (column, form) in columns.items()
+    }
+  )
+
+
+def _cell(value: Any, form: str | Callable[[Any], str]) -> str:
+  if callable(form):
+    return form(value)
+  if form:
+    return number(value, form)
+  if isinstance(value, (bool, np.bool_)):
+    return 'yes' if value else 'no'
+  return MISSING if pd.isna(value) else str(value)
 
 
 class Runs(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from analysis import experiments, stats
-from analysis.tables import Evidence, cells
+from analysis.stats import cells
+from analysis.tables import Evidence
 
 # How cohorts are drawn, and the noise, by algorithm and what else is changed.
 _MECHANISMS = {

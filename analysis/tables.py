@@ -1,7 +1,7 @@
 """The tables of the pages on the paper's rows.
 
 `Evidence.lines` has a line for each row of the paper and scale at which it was
-run. A table is a selection of lines, and of columns by `cells`.
+run. A table is a selection of lines, and of columns by `stats.cells`.
 """
 
 import math
@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import experiments, stats
+from analysis.stats import Columns, cells
 
 # In percent, of ten classes. A model below twice chance hardly knows anything,
 # and where FedAvg is below three times chance there is little to lose.
@@ -73,11 +74,7 @@ _FINDINGS: Mapping[str, tuple[str, str, Sequence[str], str]] = {
   ),
 }
 
-# Columns of a table: by title the column of the lines and how a cell says it.
-# '' is for an `Estimate` or a text, anything else the format of a number.
-_Columns = Mapping[str, tuple[str, str]]
-
-_CLIPPING: _Columns = {
+_CLIPPING: Columns = {
   'row': ('row', ''),
   'scale': ('scale', ''),
   'seeds': ('num_seeds', ''),
@@ -93,7 +90,7 @@ _CLIPPING: _Columns = {
   'cosine of two updates': ('cosine_at', '.3f'),
   'mean of clipped updates / c': ('mean_update', '.2f'),
 }
-_NOISE: _Columns = {
+_NOISE: Columns = {
   'row': ('row', ''),
   'scale': ('scale', ''),
   'seeds': ('dp_seeds', ''),
@@ -107,7 +104,7 @@ _NOISE: _Columns = {
   'drop, paper': ('paper_dp_drop', '.2f'),
   'drop, ours': ('dp_drop', ''),
 }
-_PUBLISHED: _Columns = {
+_PUBLISHED: Columns = {
   'model': ('model_name', ''),
   'data': ('data', ''),
   'clients': ('split', ''),
@@ -147,22 +144,6 @@ class Evidence:
     self.noisy = noisy.reindex(columns=self.lines.columns)
     if self.lines.empty:
       raise ValueError('there is no finished run of a row of the paper')
-
-
-def cells(lines: pd.DataFrame, columns: _Columns) -> pd.DataFrame:
-  """The texts of some columns of lines, under their titles."""
-  return pd.DataFrame(
-    {
-      title: [_cell(value, spec) for value in lines[column]]
-      for title, (column, spec) in columns.items()
-    }
-  )
-
-
-def _cell(value: Any, spec: str) -> str:
-  if spec:
-    return stats.number(value, spec)
-  return stats.MISSING if pd.isna(value) else str(value)
 
 
 def _lines(table: pd.DataFrame, *, is_study: bool) -> pd.DataFrame:

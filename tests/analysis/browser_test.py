@@ -69,22 +69,21 @@ def test_a_report_fits_windows_of_all_widths(page, page_path, width):
 
 
 @pytest.mark.slow
-def test_pictures_have_alt_texts_and_a_wide_one_the_whole_width(
-  page, page_path
+@pytest.mark.parametrize(('width', 'shown'), [(390, 358), (1000, 462)])
+def test_pictures_have_alt_texts_and_their_size_where_it_fits(
+  page, page_path, width, shown
 ):
-  page.open(page_path, width=1000)
-  pictures = page.evaluate(
-    '[...document.images].map((each) => [each.naturalWidth > 0, each.alt])'
+  page.open(page_path, width=width)
+  found = page.evaluate(
+    '[...document.images].map('
+    '(each) => [each.naturalWidth > 0, each.alt, each.clientWidth, '
+    'each.parentElement.clientWidth])'
   )
-  # The metric by round, the updates, the metric by ε.
-  assert len(pictures) == 3
-  assert all(is_shown and alt for is_shown, alt in pictures)
-  widths = page.evaluate(
-    '[...document.querySelectorAll(".wide")].map((each) => each.clientWidth)'
-  )
-  whole = page.evaluate('document.querySelector(".figures").clientWidth')
-  # That of the metric by ε.
-  assert widths == [whole]
+  # The metric by round, by ε, and the updates.
+  assert len(found) == 3
+  assert all(is_there and alt for is_there, alt, *_ in found)
+  assert all(own == frame for *_, own, frame in found)
+  assert max(own for *_, own, _ in found) == shown
 
 
 @pytest.mark.slow
