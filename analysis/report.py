@@ -88,6 +88,7 @@ _AUDIT_COLUMNS = {
   'confidence': ('confidence', '.0%'),
   'refuted': ('is_refuted', ''),
 }
+_SUPERSCRIPTS = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
 _MODEL_CLIPPING_NOTE = (
   'Model clipping: c is a threshold on the norm of whole models, and clipped '
   '(%) the share of clipped models. The other thresholds are on updates.'
@@ -261,7 +262,7 @@ def _results(table: pd.DataFrame) -> str:
 def _result_table(metric: Metric, found: pd.DataFrame) -> pd.DataFrame:
   """The results of one metric, without columns that would be empty."""
   deltas = sorted({*found['delta'].dropna()})
-  shared = f' (δ = {deltas[0]:g})' if deltas else ''
+  shared = f' (δ\xa0=\xa0{_format_delta(deltas[0])})' if deltas else ''
   lost = 'below FedAvg (points)' if metric.is_share else 'worse than FedAvg by'
   return _without_empty(
     pd.DataFrame(
@@ -271,9 +272,7 @@ def _result_table(metric: Metric, found: pd.DataFrame) -> pd.DataFrame:
         metric.heading: found['score'],
         lost: found['drop'],
         'ε' if deltas[1:] else f'ε{shared}': found['epsilon'],
-        'δ': [stats.number(delta, 'g') for delta in found['delta']]
-        if deltas[1:]
-        else '',
+        'δ': found['delta'].map(_format_delta) if deltas[1:] else '',
         'guarantee': found['guarantee'].replace('', stats.MISSING),
       }
     )
@@ -489,6 +488,15 @@ def _figures_of(report: pathlib.Path) -> set[str]:
 def _without_empty(table: pd.DataFrame) -> pd.DataFrame:
   """A table without the columns in which no cell says anything."""
   return table.loc[:, ~table.isin([stats.MISSING, '']).all()]
+
+
+def _format_delta(delta: float) -> str:
+  """A δ as 10⁻⁵ or 2.5 · 10⁻⁵, which no line breaks."""
+  if pd.isna(delta):
+    return stats.MISSING
+  factor, exponent = f'{delta:.2e}'.split('e')
+  power = f'10{str(int(exponent)).translate(_SUPERSCRIPTS)}'
+  return power if float(factor) == 1 else f'{float(factor):g}\xa0·\xa0{power}'
 
 
 def main(argv: Sequence[str]) -> None:

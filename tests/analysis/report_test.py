@@ -338,7 +338,7 @@ _SPLIT = '4 clients, 20 to 777 examples'
     ),
     # What a threshold has cost.
     (dict(paid=_private(with_clipping_norm=_COST)), [_COST], []),
-    # Several δ stand in a column.
+    # Several δ stand in a column; no line is broken at their spaces.
     (
       dict(
         fed_avg=THREE['fed_avg'],
@@ -347,8 +347,8 @@ _SPLIT = '4 clients, 20 to 777 examples'
       ),
       [
         '| FedAvg | 90.00 | – | – | – | – |',
-        '| 1.5 | 1e-05 | holds |',
-        '| 1.5 | 0.00025 | holds |',
+        '| 1.5 | 10⁻⁵ | holds |',
+        '| 1.5 | 2.5\xa0·\xa010⁻⁴ | holds |',
       ],
       [],
     ),
