@@ -4,6 +4,7 @@ import json
 import pathlib
 import secrets
 
+from tests import noise_strategies
 from tff_clipping import privacy
 
 SETTING = {
@@ -17,6 +18,15 @@ SETTING = {
 PLAN = privacy.PrivacyPlan(**SETTING)
 
 ROOT = pathlib.Path(__file__).parents[2]
+
+
+def correlated_plan(num_rounds, **changes):
+  """Returns a plan with no more rounds than its noise is for."""
+  setting = {**SETTING, 'num_rounds': num_rounds, 'min_separation': 4}
+  strategy = noise_strategies.blt(num_rounds)
+  return privacy.CorrelatedNoisePlan(
+    **setting | {'strategy': strategy} | changes
+  )
 
 
 def new_id():

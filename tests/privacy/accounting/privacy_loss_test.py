@@ -67,13 +67,9 @@ def test_one_round_of_fixed_cohorts_is_the_worst_pair(epsilon):
   # 2 of 5 clients; the client sends +1 or -1, all others -1: with noise 1.1 the
   # pair is (3/5) N(0) + (2/5) N(2) against N(0), up to a shift.
   mechanism = build_round('fixed_size', 5, 2, 1.1)
+  density = stats.norm(scale=1.1).pdf
   expected = integrate_hockey_stick(
-    lambda x: (
-      0.6 * stats.norm.pdf(x, scale=1.1)
-      + 0.4 * stats.norm.pdf(x, loc=2, scale=1.1)
-    ),
-    lambda x: stats.norm.pdf(x, scale=1.1),
-    epsilon,
+    lambda x: 0.6 * density(x) + 0.4 * density(x - 2), density, epsilon
   )
   proved = privacy_loss.PldCost([(mechanism, 1)]).compute_delta(epsilon)
   one_sided = compose_one_sided(mechanism, 1).compute_delta(epsilon)
@@ -114,13 +110,7 @@ def test_worst_pair_of_one_round_is_not_the_worst_of_two():
   ('rounds', 'multiplier', 'epsilon'),
   # What a multiplier that was calibrated for epsilon = 1.5 by 'pld' for Poisson
   # sampling gives for fixed-size cohorts, by one direction of the worst pair.
-  [
-    (50, 1.2067, 7.73),
-    (100, 1.4206, 6.52),
-    (200, 1.7786, 5.06),
-    (500, 2.5750, 3.91),
-    (1000, 3.5241, 3.57),
-  ],
+  [(50, 1.2067, 7.73), (1000, 3.5241, 3.57)],
 )
 def test_poisson_multiplier_on_fixed_cohorts(rounds, multiplier, epsilon):
   mechanism = build_round('fixed_size', 1920, 80, multiplier)

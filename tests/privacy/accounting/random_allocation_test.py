@@ -1,5 +1,6 @@
 """Tests of tff_clipping.privacy.accounting.random_allocation."""
 
+import functools
 import math
 
 import numpy as np
@@ -17,7 +18,9 @@ from tff_clipping.privacy.accounting import (
 _EPSILONS = np.array([0.0, 0.1, 0.4, 1.0, 2.0])
 
 
-def _compute_bounds(noise, num_rounds, num_epochs, direction, epsilons):
+def _compute_bounds(
+  noise, num_rounds, num_epochs, direction, epsilons=_EPSILONS
+):
   loss = random_allocation.build_losses(noise, num_rounds, 1e-3, direction)
   composed = loss_composition.ComposedLoss(((loss, num_epochs),))
   return np.array([composed.compute_delta(epsilon) for epsilon in epsilons])
@@ -56,9 +59,9 @@ def _integrate_two_rounds(noise, strikes, size=401):
   return calls @ weights
 
 
-def _both_directions(integrate, epsilons):
+def _both_directions(integrate):
   """Returns H(P, Q) and H(Q, P) from E[(R - strike)+] and E[R] = 1."""
-  bounds = np.exp(epsilons)
+  bounds = np.exp(_EPSILONS)
   remove = integrate(bounds)
   add = bounds * (integrate(1 / bounds) - 1) + 1
   return {'remove': remove, 'add': add}
@@ -66,11 +69,9 @@ def _both_directions(integrate, epsilons):
 
 @pytest.mark.parametrize('noise', [0.4, 1.0, 3.0])
 def test_an_epoch_of_two_rounds_has_its_exact_divergences(noise):
-  exact = _both_directions(
-    lambda strikes: _integrate_two_rounds(noise, strikes), _EPSILONS
-  )
+  exact = _both_directions(functools.partial(_integrate_two_rounds, noise))
   for direction, deltas in exact.items():
-    found = _compute_bounds(noise, 2, 1, direction, _EPSILONS)
+    found = _compute_bounds(noise, 2, 1, direction)
     assert np.all(found >= deltas * (1 - 1e-9) - 1e-14)
     assert found == pytest.approx(deltas, rel=2e-3, abs=1e-12)
 
@@ -85,15 +86,11 @@ def test_two_epochs_of_two_rounds_have_their_exact_divergences(noise):
   chances = np.outer(weights, weights).ravel()
 
   def integrate(strikes):
-    return np.array(
-      [
-        np.dot(chances * first, _integrate_two_rounds(noise, k / first, 121))
-        for k in strikes
-      ]
-    )
+    calls = [_integrate_two_rounds(noise, k / first, 121) for k in strikes]
+    return np.array(calls) @ (chances * first)
 
-  for direction, deltas in _both_directions(integrate, _EPSILONS).items():
-    found = _compute_bounds(noise, 2, 2, direction, _EPSILONS)
+  for direction, deltas in _both_directions(integrate).items():
+    found = _compute_bounds(noise, 2, 2, direction)
     assert np.all(found >= deltas * (1 - 1e-6) - 1e-14)
     assert found == pytest.approx(deltas, rel=3e-3, abs=1e-12)
 
@@ -103,28 +100,21 @@ def test_updates_that_depend_on_releases_cost_no_more():
   noise = 0.8
   grid, step = np.linspace(-8, 9, 1501, retstep=True)
   density = stats.norm(scale=noise).pdf
-  without = np.outer(density(grid), density(grid)) * step**2
+  first = density(grid)[:, np.newaxis]
+  without = first * density(grid) * step**2
   for short in (0.3, -1.0):
     sent = np.where(grid > 0.4, 1.0, short)[:, np.newaxis]
-    with_client = (
-      0.5
-      * step**2
-      * (
-        np.outer(density(grid - 1.0), density(grid))
-        + density(grid)[:, np.newaxis] * density(grid - sent)
-      )
-    )
+    in_first = np.outer(density(grid - 1.0), density(grid))
+    with_client = (in_first + first * density(grid - sent)) / 2 * step**2
     for direction, pair in {
       'remove': (with_client, without),
       'add': (without, with_client),
     }.items():
-      deltas = np.array(
-        [
-          np.sum(np.maximum(pair[0] - math.exp(epsilon) * pair[1], 0))
-          for epsilon in _EPSILONS
-        ]
-      )
-      bounds = _compute_bounds(noise, 2, 1, direction, _EPSILONS)
+      deltas = [
+        np.sum(np.maximum(pair[0] - math.exp(epsilon) * pair[1], 0))
+        for epsilon in _EPSILONS
+      ]
+      bounds = _compute_bounds(noise, 2, 1, direction)
       assert np.all(deltas <= bounds + 1e-4 * bounds)
       # Of updates that are all as long as they may be, it is the pair itself.
       if short == -1.0:
@@ -136,7 +126,7 @@ def test_updates_that_depend_on_releases_cost_no_more():
 @pytest.mark.parametrize('noise', [0.5, 2.0])
 @pytest.mark.parametrize('direction', ['remove', 'add'])
 def test_an_epoch_of_one_round_is_a_gaussian_mechanism(noise, direction):
-  found = _compute_bounds(noise, 1, 1, direction, _EPSILONS)
+  found = _compute_bounds(noise, 1, 1, direction)
   exact = privacy_loss.compute_gaussian_delta(noise, _EPSILONS)
   assert np.all(found >= exact * (1 - 1e-9))
   assert found == pytest.approx(exact, rel=2e-3)
@@ -158,9 +148,8 @@ def test_bounds_are_those_of_many_draws(noise, num_rounds, num_epochs):
     draws = rng.standard_normal([num_draws, num_rounds]) / noise
     ratios = draws - 0.5 / noise**2
     losses['add'] -= special.logsumexp(ratios, axis=1) - math.log(num_rounds)
-    ratios[:, 0] += (
-      1 / noise**2
-    )  # The client comes; in which round is the same.
+    # The client comes; in which round is the same.
+    ratios[:, 0] += 1 / noise**2
     losses['remove'] += special.logsumexp(ratios, axis=1) - math.log(num_rounds)
   for direction, loss in losses.items():
     found = _compute_bounds(noise, num_rounds, num_epochs, direction, epsilons)

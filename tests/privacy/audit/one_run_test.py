@@ -37,9 +37,8 @@ def _hull_of_roc_curve(shift):
 
 
 def _turns_left(first, second, third):
-  return (second[1] - first[1]) * (third[0] - second[0]) <= (
-    third[1] - second[1]
-  ) * (second[0] - first[0])
+  to_second, to_third = np.subtract(second, first), np.subtract(third, second)
+  return to_second[1] * to_third[0] <= to_third[1] * to_second[0]
 
 
 @pytest.mark.parametrize(('shift', 'epsilon', 'gaussian_epsilon'), _JAX_PRIVACY)

@@ -106,11 +106,13 @@ def test_plan_with_canaries_keeps_the_chance_of_a_client():
 def test_wrong_arguments_raise():
   plan = _plan()
   canaries = _canaries(plan, 16)
-  with pytest.raises(ValueError, match='`scores` must have an attack'):
-    audit.audit_plan(plan, canaries, {})
-  scores = {name: np.zeros(16) for name in 'ab'}
-  with pytest.raises(ValueError, match='`confidence`.*found 2.0'):
-    audit.audit_plan(plan, canaries, scores, confidence=2.0)
   replaced = dataclasses.replace(canaries, relation=Relation.REPLACE_ONE)
-  with pytest.raises(ValueError, match='of the relation add_or_remove_one'):
-    audit.audit_plan(plan, replaced, {'a': np.zeros(16)})
+  scores = {'a': np.zeros(16)}
+  for change, message in (
+    ({'scores': {}}, '`scores` must have an attack'),
+    ({'confidence': 2.0}, '`confidence`.*found 2.0'),
+    ({'canaries': replaced}, 'of the relation add_or_remove_one'),
+  ):
+    given = {'plan': plan, 'canaries': canaries, 'scores': scores}
+    with pytest.raises(ValueError, match=message):
+      audit.audit_plan(**given | change)

@@ -13,6 +13,7 @@ import random
 import pytest
 
 from tests.privacy.budget_commands import ONE_ROUND, PAPER, ask, run_here
+from tests.privacy.paper import build_plan
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import accountants, rounding
 from tff_clipping.privacy.calculator import budget_answer, budget_question
@@ -30,13 +31,7 @@ def _rows(answer):
 def test_the_figures_are_those_of_the_plan(capsys):
   answer = ask(capsys, *ONE_ROUND)
   plan = privacy.plan_from_json(answer['plan'])
-  assert plan == privacy.PrivacyPlan(
-    num_clients=1920,
-    clients_per_round=80,
-    target_delta=1e-5,
-    num_rounds=1,
-    noise_multiplier=3.0,
-  )
+  assert plan == build_plan(num_rounds=1, noise_multiplier=3.0)
   assert answer['solved_for'] == 'epsilon'
   assert answer['epsilon'] == plan.epsilon
   assert answer['target_epsilon'] is None
@@ -157,20 +152,16 @@ def test_alternatives_are_the_best_guarantee_of_each_kind(capsys):
   answer = ask(capsys, *_QUESTION, '--alternatives')
   assert answer['noise_multiplier'] == pytest.approx(1.52998, rel=1e-5)
   assert 1.4999 < answer['epsilon'] <= 1.5
-  multipliers = {
-    key: row['noise_multiplier'] for key, row in _rows(answer).items()
-  }
-  assert [*multipliers] == [
-    ('poisson', 'pld'),
-    ('random_allocation', 'pld'),
-    ('min_separation', 'gaussian'),
-    ('fixed_size', 'pld'),
-  ]
-  assert [*multipliers.values()] == pytest.approx(
+  rows = _rows(answer).items()
+  multipliers = {kind: row['noise_multiplier'] for kind, row in rows}
+  expected = {
+    ('poisson', 'pld'): 1.4206,
     # Of five epochs of 24 rounds: 4e6 draws of them have 1e-5 there, +- 7e-7.
-    [1.4206, 1.3863, 8.7717, 3.0191],
-    rel=1e-4,
-  )
+    ('random_allocation', 'pld'): 1.3863,
+    ('min_separation', 'gaussian'): 8.7717,
+    ('fixed_size', 'pld'): 3.0191,
+  }
+  assert multipliers == pytest.approx(expected, rel=1e-4)
 
 
 def test_alternatives_under_another_relation_stand_apart(capsys):

@@ -1,8 +1,6 @@
 """Tests of tff_clipping.privacy.calculator.budget_question."""
 
-import dp_accounting
 import pytest
-from dp_accounting import rdp
 
 from tests.privacy.paper import PAPER
 from tff_clipping import privacy
@@ -14,18 +12,17 @@ SETTINGS = [
     {'sampling': 'min_separation', 'min_separation': 24, 'mechanism': each}
     for each in privacy.MECHANISMS
   ),
-  {
-    'sampling': 'grouped_poisson',
-    'min_separation': 6,
-    'mechanism': 'banded',
-  },
+  {'sampling': 'grouped_poisson', 'min_separation': 6, 'mechanism': 'banded'},
   {'sampling': 'poisson'},
   {'sampling': 'fixed_size', 'accountant': 'pld'},
 ]
 
 
-def solve(**values):
-  return budget_question.solve(budget_question.Question(**values))
+def solve(max_strategy_rounds=1000, **values):
+  question = budget_question.Question(**values)
+  return budget_question.solve(
+    question, max_strategy_rounds=max_strategy_rounds
+  )
 
 
 @pytest.mark.parametrize('setting', SETTINGS)
@@ -53,15 +50,6 @@ def test_all_directions_give_the_same_plan(setting):
   assert less.epsilon > 2
 
 
-def compute_by_library(num_clients, *, num_rounds, noise_multiplier):
-  """Returns the epsilon of Poisson cohorts of 80 by dp_accounting alone."""
-  event = dp_accounting.PoissonSampledDpEvent(
-    80 / num_clients, dp_accounting.GaussianDpEvent(noise_multiplier)
-  )
-  accountant = rdp.RdpAccountant().compose(event, num_rounds)
-  return accountant.get_epsilon(1e-5)
-
-
 @pytest.mark.parametrize(
   ('setting', 'num_rounds', 'noise'),
   [
@@ -87,25 +75,12 @@ def test_all_numbers_but_the_population_give_the_smallest(
     return
   more = solve(**asked, **numbers, num_clients=plan.num_clients - 1)
   assert more.epsilon > 1.5
-  if plan.sampling == 'poisson':
-    # The library's orders are in part others.
-    less, more = (
-      round(plan.num_clients * 0.997),
-      round(plan.num_clients * 1.003),
-    )
-    assert compute_by_library(more, **numbers) <= 1.5
-    assert compute_by_library(less, **numbers) > 1.5
 
 
 @pytest.mark.parametrize('mechanism', privacy.MECHANISMS)
 def test_one_round_more_does_not_fit(mechanism):
-  setting = {
-    **PAPER,
-    'sampling': 'min_separation',
-    'min_separation': 24,
-    'mechanism': mechanism,
-    'noise_multiplier': 5,
-  }
+  setting = {**PAPER, 'sampling': 'min_separation', 'min_separation': 24}
+  setting |= {'mechanism': mechanism, 'noise_multiplier': 5}
   plan = solve(**setting, target_epsilon=3)
   assert plan.epsilon <= 3
   assert plan.strategy.num_rounds == plan.num_rounds
@@ -127,23 +102,17 @@ def test_random_allocation_has_one_accountant_that_need_not_be_named():
 
 
 def test_more_rounds_than_strategies_are_made_for_raise():
-  setting = {'sampling': 'min_separation', 'min_separation': 24}
-  with pytest.raises(ValueError, match='even with `num_rounds` 50, the last'):
-    budget_question.solve(
-      budget_question.Question(
-        **PAPER, **setting, noise_multiplier=1000, target_epsilon=3
-      ),
-      max_strategy_rounds=50,
-    )
-  with pytest.raises(ValueError, match='`num_rounds` must be at most 50'):
-    budget_question.solve(
-      budget_question.Question(
-        **PAPER, **setting, num_rounds=51, target_epsilon=3
-      ),
-      max_strategy_rounds=50,
-    )
+  setting = {**PAPER, 'sampling': 'min_separation', 'min_separation': 24}
+  for number, message in (
+    ({'noise_multiplier': 1000}, 'even with `num_rounds` 50, the last'),
+    ({'num_rounds': 51}, '`num_rounds` must be at most 50'),
+  ):
+    with pytest.raises(ValueError, match=message):
+      solve(50, **setting, **number, target_epsilon=3)
 
 
+_ENOUGH = {'num_rounds': 1, 'target_epsilon': 1}
+_SEPARATED = {'sampling': 'min_separation'}
 _ONE_LEFT = 'all but one of .* must be given, .* found'
 
 
@@ -151,22 +120,13 @@ _ONE_LEFT = 'all but one of .* must be given, .* found'
   ('values', 'message'),
   [
     ({'num_rounds': 1}, f'{_ONE_LEFT} .*`num_rounds`.$'),
-    ({'num_rounds': 1, 'target_epsilon': 1, 'noise_multiplier': 1}, _ONE_LEFT),
-    ({'num_rounds': 1, 'target_epsilon': 1, 'num_clients': None}, _ONE_LEFT),
+    ({**_ENOUGH, 'noise_multiplier': 1}, _ONE_LEFT),
+    ({**_ENOUGH, 'num_clients': None}, _ONE_LEFT),
     ({'num_rounds': 1, 'noise_to_clients_ratio': 0.1}, _ONE_LEFT),
+    ({**_ENOUGH, 'mechanism': 'blt'}, "`mechanism` must be 'gaussian' where"),
+    ({**_ENOUGH, **_SEPARATED}, '`min_separation` must be given with'),
     (
-      {'num_rounds': 1, 'target_epsilon': 1, 'sampling': 'min_separation'},
-      '`min_separation` must be given with',
-    ),
-    (
-      {'num_rounds': 1, 'target_epsilon': 1, 'mechanism': 'blt'},
-      "`mechanism` must be 'gaussian' where `sampling` is none of",
-    ),
-    (
-      {
-        **{'num_rounds': 1, 'target_epsilon': 1, 'sampling': 'min_separation'},
-        **{'min_separation': 2, 'accountant': 'rdp'},
-      },
+      {**_ENOUGH, **_SEPARATED, 'min_separation': 2, 'accountant': 'rdp'},
       '`accountant` must not be given where',
     ),
   ],

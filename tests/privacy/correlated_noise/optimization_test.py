@@ -7,6 +7,7 @@ from tff_clipping.privacy import correlated_noise
 
 _ONCE = correlated_noise.Participation(min_separation=1, max_participations=1)
 _EPOCHS = correlated_noise.Participation(min_separation=24)
+_BUILD = correlated_noise.banded_strategy, correlated_noise.blt_strategy
 
 
 def _error(strategy, participation=_EPOCHS, of=np.mean):
@@ -20,12 +21,10 @@ def test_published_buffers():
   strategy = correlated_noise.blt_strategy(
     num_rounds=100_000, participation=_ONCE, num_buffers=2, error='max'
   )
-  order = np.argsort(strategy.scales)
   np.testing.assert_allclose(
-    np.array(strategy.scales)[order], [0.0122853238, 0.1878393665], rtol=1e-5
-  )
-  np.testing.assert_allclose(
-    np.array(strategy.decays)[order], [0.9999528892, 0.9857068667], rtol=1e-5
+    sorted(zip(strategy.scales, strategy.decays, strict=True)),
+    [(0.0122853238, 0.9999528892), (0.1878393665, 0.9857068667)],
+    rtol=1e-5,
   )
 
 
@@ -71,32 +70,24 @@ def test_no_change_of_a_band_has_a_smaller_error(error, num_bands):
 
 
 def test_more_bands_or_buffers_are_never_worse():
-  banded = [
-    _error(
-      correlated_noise.banded_strategy(
-        num_rounds=100, participation=_EPOCHS, num_bands=n
-      )
+  banded, blt = (
+    [
+      _error(build(num_rounds=100, participation=_EPOCHS, **{name: size}))
+      for size in sizes
+    ]
+    for build, name, sizes in (
+      (correlated_noise.banded_strategy, 'num_bands', (1, 2, 4, 8, 16, 24)),
+      (correlated_noise.blt_strategy, 'num_buffers', range(5)),
     )
-    for n in (1, 2, 4, 8, 16, 24)
-  ]
+  )
   assert banded == sorted(banded, reverse=True)
-  blt = [
-    _error(
-      correlated_noise.blt_strategy(
-        num_rounds=100, participation=_EPOCHS, num_buffers=n
-      )
-    )
-    for n in range(5)
-  ]
-  assert all(b <= a * (1 + 1e-6) for a, b in zip(blt, blt[1:], strict=False))
+  assert np.all(np.diff(blt) <= 1e-6 * np.array(blt[:-1]))
   # One band, or no buffer, is independent noise: z sqrt(k (T + 1) / 2).
   assert banded[0] == pytest.approx(np.sqrt(5 * 101 / 2))
   assert blt[0] == banded[0]
 
 
-@pytest.mark.parametrize(
-  'build', [correlated_noise.banded_strategy, correlated_noise.blt_strategy]
-)
+@pytest.mark.parametrize('build', _BUILD)
 def test_clients_in_every_round_need_independent_noise(build):
   always = correlated_noise.Participation(min_separation=1)
   strategy = build(num_rounds=50, participation=always)
@@ -107,10 +98,7 @@ def test_clients_in_every_round_need_independent_noise(build):
 def test_ten_thousand_rounds(min_separation):
   participation = correlated_noise.Participation(min_separation=min_separation)
   independent = correlated_noise.identity_strategy(num_rounds=10_000)
-  for build in (
-    correlated_noise.banded_strategy,
-    correlated_noise.blt_strategy,
-  ):
+  for build in _BUILD:
     strategy = build(num_rounds=10_000, participation=participation)
     error = _error(independent, participation)
     assert _error(strategy, participation) < error / 4
@@ -128,21 +116,18 @@ def test_long_runs_with_few_rounds_between_have_a_strategy(
   # rounds, the first step of the bands leads to noise of 1e30; what rounding
   # left of the gradient there ended the search.
   participation = correlated_noise.Participation(min_separation=min_separation)
-  blt, banded = (
+  banded, blt = (
     _error(
       build(num_rounds=num_rounds, participation=participation), participation
     )
-    for build in (
-      correlated_noise.blt_strategy,
-      correlated_noise.banded_strategy,
-    )
+    for build in _BUILD
   )
   assert banded <= blt <= most * banded
 
 
 @pytest.mark.parametrize('error', ['mean', 'max'])
-@pytest.mark.parametrize('min_separation', [1, 2, 3, 4, 6, 12, 24])
-@pytest.mark.parametrize('num_rounds', [1, 2, 3, 10, 50, 200])
+@pytest.mark.parametrize('min_separation', [1, 2, 3, 24])
+@pytest.mark.parametrize('num_rounds', [1, 2, 10, 200])
 def test_buffers_are_found_for_runs_of_all_kinds(
   num_rounds, min_separation, error
 ):
@@ -163,11 +148,7 @@ def test_buffers_are_found_for_runs_of_all_kinds(
     ('banded_strategy', {'num_bands': 0}, '`num_bands` must be at least 1'),
     ('banded_strategy', {'num_bands': 25}, '`num_bands` must be at most 24'),
     ('blt_strategy', {'num_buffers': 7}, '`num_buffers` must be at most 6'),
-    (
-      'blt_strategy',
-      {'error': 'least'},
-      "`error` must be one of 'mean', 'max'",
-    ),
+    ('blt_strategy', {'error': 'least'}, "`error` must be one of 'mean', 'm"),
   ],
 )
 def test_arguments_out_of_range_raise(build, given, message):

@@ -11,7 +11,14 @@ import threading
 
 import pytest
 
-from tests.privacy.ledgers import PLAN, ROOT, SETTING, charge, new_id
+from tests.privacy.ledgers import (
+  PLAN,
+  ROOT,
+  SETTING,
+  charge,
+  correlated_plan,
+  new_id,
+)
 from tff_clipping import privacy
 
 
@@ -162,21 +169,8 @@ def test_line_cut_short_counts_as_a_release(path, torn):
     assert ledger.rounds == [0, 1, None, 2]
 
 
-def _correlated_plan(num_rounds):
-  """A plan with no more rounds than its noise is for."""
-  return privacy.CorrelatedNoisePlan(
-    num_clients=240,
-    clients_per_round=10,
-    num_rounds=num_rounds,
-    target_delta=1e-5,
-    noise_multiplier=2,
-    strategy=privacy.identity_strategy(num_rounds=num_rounds),
-    min_separation=2,
-  )
-
-
 def test_line_cut_short_after_the_last_round_there_is_charges_nothing(path):
-  plan = _correlated_plan(num_rounds=3)
+  plan = correlated_plan(3)
   charge(path, [1, 2, 3], plan)
   with open(path, 'ab') as file:
     file.write(b'{"line":5,"kind":"cave')
@@ -191,7 +185,7 @@ def test_line_cut_short_counts_by_the_plan_of_the_ledger(path):
   charge(path, [0, 1])
   with open(path, 'ab') as file:
     file.write(b'{"line":4')
-  other = _correlated_plan(num_rounds=2)
+  other = correlated_plan(2)
   # It has no third release, but the ledger's own plan does.
   with pytest.raises(ValueError):
     privacy.PrivacyLedger(path, other)
@@ -352,35 +346,34 @@ def test_child_of_a_fork_cannot_charge(path):
 
 # Charges round after round; says which, after each charge has returned.
 RUN = """
-import secrets
 import sys
+from tests.privacy import ledgers
 from tff_clipping import privacy
-plan = privacy.PrivacyPlan(
-  num_clients=1920, clients_per_round=80, num_rounds=10**6, target_delta=1e-5,
-  noise_multiplier=1.5)
+plan = privacy.PrivacyPlan(**{**ledgers.SETTING, 'num_rounds': 10**6})
 ledger = privacy.PrivacyLedger(sys.argv[1], plan)
 print('open', flush=True)
 number = ledger.num_releases
 while True:
-  ledger.charge(number, secrets.token_hex(16), draw=ledger.next_draw(number))
+  ledger.charge(number, ledgers.new_id(), draw=ledger.next_draw(number))
   print(number, flush=True)
   number += 1
 """
 
 
+LONG_PLAN = privacy.PrivacyPlan(**{**SETTING, 'num_rounds': 10**6})
+
+
 def start_run(path):
   """Starts a process that charges rounds until it is killed."""
-  environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
   return subprocess.Popen(
     [sys.executable, '-c', RUN, str(path)],
+    cwd=ROOT,
     stdout=subprocess.PIPE,
     text=True,
-    env=environment,
   )
 
 
 def test_killed_runs_never_count_for_less_than_they_released(path):
-  plan = privacy.PrivacyPlan(**{**SETTING, 'num_rounds': 10**6})
   released = 0
   for lines in (2, 5, 11):
     run = start_run(path)
@@ -391,7 +384,7 @@ def test_killed_runs_never_count_for_less_than_they_released(path):
     said, _ = run.communicate()
     assert run.returncode == -signal.SIGKILL
     released += lines - 1 + len(said.splitlines())
-    with privacy.PrivacyLedger(path, plan) as ledger:
+    with privacy.PrivacyLedger(path, LONG_PLAN) as ledger:
       # The one charge in flight may count as well.
       assert released <= ledger.num_releases <= released + 1
       released = ledger.num_releases
@@ -401,9 +394,8 @@ def test_running_process_keeps_others_out(path):
   run = start_run(path)
   try:
     assert run.stdout.readline() == 'open\n'
-    plan = privacy.PrivacyPlan(**{**SETTING, 'num_rounds': 10**6})
     with pytest.raises(privacy.LedgerInUseError, match='cannot share one'):
-      privacy.PrivacyLedger(path, plan)
+      privacy.PrivacyLedger(path, LONG_PLAN)
   finally:
     run.kill()
     run.communicate()

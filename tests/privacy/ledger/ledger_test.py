@@ -7,11 +7,18 @@ import math
 
 import pytest
 
-from tests import noise_strategies
-from tests.privacy.ledgers import PLAN, SETTING, charge, new_id
+from tests.privacy.ledgers import (
+  PLAN,
+  SETTING,
+  charge,
+  correlated_plan,
+  new_id,
+)
 from tff_clipping import privacy
 from tff_clipping.privacy import correlated_noise
 from tff_clipping.privacy.accounting import renyi
+
+CORRELATED = correlated_plan(20)
 
 
 def test_a_charge_is_in_the_file_with_the_epsilon_so_far(path):
@@ -221,12 +228,11 @@ def test_a_ledger_of_its_plans_own_epsilon_is_read_elsewhere(path, monkeypatch):
 
 def test_a_strategy_that_was_optimised_anew_is_refused_with_what_to_do(path):
   first, second = (
-    privacy.CorrelatedNoisePlan(
-      **SETTING,
+    correlated_plan(
+      20,
       strategy=correlated_noise.BandedStrategy(
         num_rounds=20, coefficients=(1.0, coefficient)
       ),
-      min_separation=4,
     )
     for coefficient in (0.5, math.nextafter(0.5, 1))
   )
@@ -234,11 +240,6 @@ def test_a_strategy_that_was_optimised_anew_is_refused_with_what_to_do(path):
   with pytest.raises(ValueError, match='`strategy` is .*privacy.read_plan'):
     charge(path, [2], second)
   charge(path, [2], privacy.read_plan(path))
-
-
-CORRELATED = privacy.CorrelatedNoisePlan(
-  **SETTING, strategy=noise_strategies.blt(20), min_separation=4
-)
 
 
 def test_correlated_noise_is_charged_as_a_run_up_to_a_round(path):
@@ -299,9 +300,8 @@ def test_cohorts_stay_those_of_the_first_release(path):
 
 def test_random_allocation_is_charged_by_epochs_and_never_drawn_anew(path):
   plan = privacy.PrivacyPlan(
-    **{**SETTING, 'num_rounds': 30},
+    **SETTING | {'num_rounds': 30, 'accountant': 'pld'},
     sampling='random_allocation',
-    accountant='pld',
   )
   charge(path, range(1, 25), plan)
   with privacy.PrivacyLedger(path, plan) as ledger:

@@ -7,23 +7,13 @@ import shutil
 
 import pytest
 
-from tests import noise_strategies
-from tests.privacy.ledgers import PLAN, charge
+from tests.privacy.ledgers import PLAN, charge, correlated_plan
 from tff_clipping import privacy
 from tff_clipping.privacy.ledger import spending
 
 PLD = dataclasses.replace(PLAN, accountant='pld')
-STRATEGY = noise_strategies.blt(20)
 ALLOCATION = dataclasses.replace(PLD, sampling='random_allocation')
-CORRELATED = privacy.CorrelatedNoisePlan(
-  num_clients=1920,
-  clients_per_round=80,
-  num_rounds=20,
-  target_delta=1e-5,
-  noise_multiplier=5,
-  strategy=STRATEGY,
-  min_separation=24,
-)
+CORRELATED = correlated_plan(20, noise_multiplier=5, min_separation=24)
 
 
 @pytest.fixture(name='write')
@@ -69,7 +59,7 @@ def test_gaussian_runs_add_up_exactly(write):
   spent = privacy.compute_spending(ledgers)
   participation = privacy.Participation(min_separation=24)
   squares = sum(
-    STRATEGY.compute_sensitivity(participation, num_rounds) ** 2
+    CORRELATED.strategy.compute_sensitivity(participation, num_rounds) ** 2
     for num_rounds in (20, 12)
   )
   assert spent.accountant == 'gaussian'
