@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.aggregators.one_round import first_round
 from tff_clipping import aggregators
 from tff_clipping.aggregators import canary_products
 from tff_clipping.privacy.audit import Canaries
@@ -55,7 +56,7 @@ def test_measures_the_result_and_changes_nothing_else():
   outputs = []
   for factory in (inner, aggregators.add_canary_products(inner, _CANARIES)):
     process = factory.create(_TYPE)
-    outputs.append(process.next(process.initialize(), values))
+    outputs.append(first_round(process, values))
   plain, measured = outputs
   for name in ('w', 'b'):
     np.testing.assert_array_equal(plain.result[name], measured.result[name])

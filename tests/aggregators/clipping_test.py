@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.aggregators.one_round import l2_norm, run, vectors
+from tests.aggregators.one_round import first_round, l2_norm, run, vectors
 from tff_clipping import aggregators
 
 _VECTOR = tff.TensorType(np.float32, [2])
@@ -101,7 +101,7 @@ def test_estimated_norm_clips_and_adapts_also_to_what_is_not_finite():
   process = aggregators.difference_clipping_factory(estimate).create(_VECTOR)
   # Half of the norms are to be below; both are above 1, so it rises by e^0.1.
   values = vectors([3, 4], [0, 2])
-  first = process.next(process.initialize(), values)
+  first = first_round(process, values)
   np.testing.assert_allclose(first.result, [0.6, 1.8], rtol=1e-6)
   assert first.measurements['clipping_norm'] == 1.0
   second = process.next(first.state, vectors([np.nan, 4]))
@@ -184,7 +184,7 @@ def _layers_process():
 
 def _clip_of_layers(values):
   process = _layers_process()
-  return process.next(process.initialize(), values)
+  return first_round(process, values)
 
 
 def test_each_tensor_has_its_norm_and_count_in_the_order_of_the_type():
@@ -220,6 +220,6 @@ def test_combined_norm_is_the_sensitivity():
   # An update that is at its norm in every tensor has just that norm.
   value_type = tff.to_type([(np.float64, [3])] * 3)
   process = aggregators.per_layer_clipping_factory(norms).create(value_type)
-  result = process.next(process.initialize(), [[np.full(3, 1e3)] * 3]).result
+  result = first_round(process, [[np.full(3, 1e3)] * 3]).result
   norm = math.sqrt(sum(np.sum(np.square(r)) for r in result))
   assert combined * (1 - 1e-6) < norm <= combined

@@ -10,8 +10,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.aggregators.one_round import (
-  KS_LIMIT,
-  ks_statistic,
+  check_is_gaussian,
+  first_round,
   run,
   vectors,
 )
@@ -20,6 +20,7 @@ from tff_clipping.aggregators.noise import integers
 
 _SIZE = 4096
 _VECTOR = tff.TensorType(np.float32, [_SIZE])
+_ZEROS = np.zeros(_SIZE, np.float32)
 
 
 _factory = functools.partial(
@@ -50,7 +51,7 @@ def test_mean_of_clipped_values_in_their_containers():
     collections.OrderedDict(b=np.array([0, 0.5], 'f4'), a=[np.float64(0.25)]),
     collections.OrderedDict(b=np.array([0, np.nan], 'f4'), a=[np.float64(1)]),
   ]
-  result = process.next(process.initialize(), values).result
+  result = first_round(process, values).result
   np.testing.assert_allclose(result['b'], [0.3, 0.65], atol=1e-3)
   assert result['a'][0] == pytest.approx(0.125, abs=1e-3)
   assert result['a'][0].dtype == np.float64
@@ -70,16 +71,12 @@ def test_mean_of_clipped_values_in_their_containers():
 def test_release_has_the_noise_of_the_largest_cohort(
   num_clients, least, largest
 ):
-  process = _with_bounds(least, largest)
-  values = [np.zeros(_SIZE, np.float32)] * num_clients
-  output = process.next(process.initialize(), values)
+  output = first_round(_with_bounds(least, largest), [_ZEROS] * num_clients)
   # The shares of the least cohort, or of one client, are z c; rounding and its
   # sensitivity add about 1 %.
   stddev = math.sqrt(largest / max(least, 1))
   assert output.measurements['noise_stddev'] == pytest.approx(stddev, rel=0.011)
-  assert ks_statistic(output.result, stddev / 4) < KS_LIMIT
-  assert ks_statistic(output.result, stddev / 4 / 1.5) > KS_LIMIT
-  assert ks_statistic(output.result, stddev / 4 * 1.5) > KS_LIMIT
+  check_is_gaussian(output.result, stddev / 4)
 
 
 @pytest.mark.slow
@@ -90,10 +87,7 @@ def test_variance_does_not_tell_how_many_clients_took_part():
     clients_per_round=1, min_clients_per_round=2, max_clients_per_round=9
   ).create(_VECTOR)
   state = process.initialize()
-  outputs = [
-    process.next(state, [np.zeros(_SIZE, np.float32)] * cohort)
-    for cohort in [2, 9] * 20
-  ]
+  outputs = [process.next(state, [_ZEROS] * cohort) for cohort in [2, 9] * 20]
   estimates = [np.var(each.result, dtype=np.float64) for each in outputs]
   # Six standard errors.
   expected = outputs[0].measurements['noise_stddev'] ** 2
@@ -109,16 +103,13 @@ def test_variance_does_not_tell_how_many_clients_took_part():
   'num_clients', [pytest.param(4, marks=pytest.mark.slow), 6, 9]
 )
 def test_release_on_few_bits_has_the_noise_that_is_measured(num_clients):
-  process = _with_bounds(4, 9, bits=11)
-  values = [np.zeros(_SIZE, np.float32)] * num_clients
-  output = process.next(process.initialize(), values)
+  output = first_round(_with_bounds(4, 9, bits=11), [_ZEROS] * num_clients)
   assert output.measurements['bits_per_client'] == 11 * _SIZE
   stddev = output.measurements['noise_stddev']
   # A coarser grid: Delta is above c, and the noise with it.
   assert stddev == pytest.approx(1.5 * output.measurements['clipping_norm'])
   assert output.measurements['clipping_norm'] > 1.02
-  assert ks_statistic(output.result, stddev / 4) < KS_LIMIT
-  assert ks_statistic(output.result, stddev / 4 / 1.5) > KS_LIMIT
+  check_is_gaussian(output.result, stddev / 4)
 
 
 def test_what_wraps_is_a_remainder_of_the_sum():

@@ -22,20 +22,20 @@ def run(
   value_type: tff.Type | None = None,
   weights: Sequence[float] | None = None,
 ) -> tff.templates.MeasuredProcessOutput:
-  """Returns the first round of a new process.
-
-  Args:
-    factory: Makes the process.
-    values: What the clients send.
-    value_type: Its type; a vector of two elements if it is not given.
-    weights: Of the clients, for a weighted factory.
-  """
+  """Returns the first round of a factory's process, of pairs by default."""
   given = () if weights is None else (weights,)
   process = factory.create(
     value_type or tff.TensorType(np.float32, [2]),
     *(tff.TensorType(np.float32) for _ in given),
   )
-  return process.next(process.initialize(), values, *given)
+  return first_round(process, values, *given)
+
+
+def first_round(
+  process: tff.templates.AggregationProcess, *given: Sequence[Any]
+) -> tff.templates.MeasuredProcessOutput:
+  """Returns the first round of a process."""
+  return process.next(process.initialize(), *given)
 
 
 def vectors(*rows: Sequence[float]) -> list[np.ndarray]:
@@ -55,3 +55,10 @@ def ks_statistic(samples: Any, stddev: float) -> float:
   """Returns sqrt(n) times the Kolmogorov-Smirnov distance to N(0, stddev^2)."""
   found = stats.kstest(np.ravel(samples), 'norm', args=(0, stddev))
   return math.sqrt(np.size(samples)) * found.statistic
+
+
+def check_is_gaussian(samples: Any, stddev: float) -> None:
+  """Holds that samples are of N(0, stddev^2), of this width alone."""
+  assert ks_statistic(samples, stddev) < KS_LIMIT
+  for factor in (1 / 1.5, 1.5):
+    assert ks_statistic(samples, factor * stddev) > KS_LIMIT

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.aggregators.one_round import first_round
 from tff_clipping import adaptive_noise, aggregators, privacy
 from tff_clipping.aggregators.server_noise import strategy_digest
 from tff_clipping.mechanism import ADAPTS, MECHANISM, Mechanism
@@ -33,7 +34,7 @@ def _measure(factory, value_type=_VECTOR):
       lambda t: np.ones(t.shape, np.float32), value_type
     )
   ] * 2
-  return process.next(process.initialize(), clients).measurements
+  return first_round(process, clients).measurements
 
 
 def _expected(**fields):
@@ -159,7 +160,7 @@ def test_the_noise_that_is_added_is_that_of_the_record(name):
   sizes = {'shares': (2,), 'distributed': (1, 3)}.get(name, (0, 2))
   for num_clients in sizes:
     zeros = [[np.zeros(20_000, np.float32)] * 2] * num_clients
-    output = process.next(process.initialize(), zeros)
+    output = first_round(process, zeros)
     record = Mechanism.from_json(output.measurements[MECHANISM])
     norm = record.clipping_norm
     if norm == ADAPTS:
@@ -183,10 +184,10 @@ def test_the_clip_is_that_of_the_record(name):
   factory = _MEANS[name][0](**_QUIET)
   process = factory.create(tff.to_type([(np.float32, [4]), (np.float32, [4])]))
   record = Mechanism.from_json(
-    process.next(process.initialize(), _clients(0.0)).measurements[MECHANISM]
+    first_round(process, _clients(0.0)).measurements[MECHANISM]
   )
   norm = 0.5 if record.clipping_norm == ADAPTS else record.clipping_norm
-  result = process.next(process.initialize(), _clients(100.0)).result
+  result = first_round(process, _clients(100.0)).result
   found = np.linalg.norm(np.concatenate(result, dtype=np.float64))
   # One of the two clients sends a long update, the other one that is no number.
   assert found == pytest.approx(norm / record.clients_per_round, rel=1e-3)
@@ -290,5 +291,5 @@ def test_a_record_survives_the_context_of_tff():
   with tff.framework.get_context_stack().install(
     tff.backends.native.create_sync_local_cpp_execution_context()
   ):
-    measured = process.next(process.initialize(), value).measurements
+    measured = first_round(process, value).measurements
   assert measured[MECHANISM] == _measure(_dp_mean())[MECHANISM]

@@ -1,7 +1,5 @@
 """Tests of noise that the server adds to a sum, independent in each round."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,32 +7,13 @@ import tensorflow_federated as tff
 
 from tests import noise_strategies
 from tests.aggregators.one_round import (
-  KS_LIMIT,
-  ks_statistic,
+  check_is_gaussian,
+  first_round,
   run,
   vectors,
 )
 from tff_clipping import aggregators
 from tff_clipping.aggregators.noise import gaussian, keys
-
-_SIZE = 20_000
-_VECTOR = tff.TensorType(np.float32, [_SIZE])
-
-
-def _zeros(num_clients):
-  return [np.zeros(_SIZE, np.float32)] * num_clients
-
-
-@functools.cache
-def _process(noise_key=None):
-  """Returns a process that adds noise of the standard deviation 0.3."""
-  return aggregators.gaussian_noise_factory(0.3, noise_key=noise_key).create(
-    _VECTOR
-  )
-
-
-def _noise(process, num_clients=0):
-  return process.next(process.initialize(), _zeros(num_clients)).result
 
 
 def test_type_signature():
@@ -52,10 +31,11 @@ def test_type_signature():
 
 @pytest.mark.parametrize('noise_key', [None, (1, 2)])
 def test_noise_is_gaussian_with_the_stated_stddev(noise_key):
-  noise = _noise(_process(noise_key), 3)
-  assert ks_statistic(noise, 0.3) < KS_LIMIT
-  assert ks_statistic(noise, 0.2) > KS_LIMIT
-  assert ks_statistic(noise, 0.45) > KS_LIMIT
+  process = aggregators.gaussian_noise_factory(0.3, noise_key=noise_key).create(
+    tff.TensorType(np.float32, [20_000])
+  )
+  zeros = [np.zeros(20_000, np.float32)] * 3
+  check_is_gaussian(first_round(process, zeros).result, 0.3)
 
 
 def test_noise_is_added_to_the_result_of_the_inner_factory():
@@ -193,21 +173,22 @@ def test_there_is_more_noise_where_sums_are_rounded(factory, is_rounded):
     np.testing.assert_array_equal(noise, other)
 
 
-@pytest.mark.parametrize('bad', [np.nan, np.inf])
-@pytest.mark.parametrize('is_outside', [True, False])
-def test_an_update_that_a_foreign_clip_lets_pass_is_zero(is_outside, bad):
-  # TFF's clip makes NaN of both.
-  inner = None
-  if not is_outside:
-    inner = tff.aggregators.clipping_factory(5.0, tff.aggregators.SumFactory())
-  factory = aggregators.gaussian_noise_factory(1e-4, inner)
-  if is_outside:
-    factory = tff.aggregators.clipping_factory(5.0, factory)
+_TFF_CLIP = tff.aggregators.clipping_factory(5.0, tff.aggregators.SumFactory())
+_QUIET = aggregators.gaussian_noise_factory(1e-4)
+
+
+@pytest.mark.parametrize(
+  ('factory', 'bad'),
+  [
+    # Whose squares overflow.
+    (_QUIET, 3e19),
+    # TFF's clip makes NaN of both.
+    (tff.aggregators.clipping_factory(5.0, _QUIET), np.nan),
+    (tff.aggregators.clipping_factory(5.0, _QUIET), np.inf),
+    (aggregators.gaussian_noise_factory(1e-4, _TFF_CLIP), np.nan),
+    (aggregators.gaussian_noise_factory(1e-4, _TFF_CLIP), np.inf),
+  ],
+)
+def test_an_update_that_no_clip_makes_finite_is_zero(factory, bad):
   result = run(factory, vectors([bad, 1], [3, 1])).result
-  np.testing.assert_allclose(result, [3, 1], atol=6e-4)
-
-
-def test_an_update_whose_squares_overflow_is_zero():
-  factory = aggregators.gaussian_noise_factory(1e-4)
-  result = run(factory, vectors([3e19, 1], [3, 1])).result
   np.testing.assert_allclose(result, [3, 1], atol=6e-4)

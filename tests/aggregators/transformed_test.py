@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.aggregators.one_round import first_round
 from tff_clipping import aggregators
 
 _TYPE = tff.to_type([(np.float32, [2]), np.float32])
@@ -23,7 +24,7 @@ def _double(value):
 
 def _run(factory):
   process = factory.create(_TYPE)
-  return process.next(process.initialize(), _VALUES)
+  return first_round(process, _VALUES)
 
 
 def test_clients_values_and_the_result_are_changed():
@@ -44,6 +45,6 @@ def test_measurements_and_state_are_those_of_the_inner_one():
     aggregators.clipped_mean_factory(clipping_norm=1.0), before=_sign
   ).create(_TYPE)
   assert process.state_type.is_equivalent_to(inner.state_type)
-  output = process.next(process.initialize(), _VALUES)
+  output = first_round(process, _VALUES)
   # Three signs that are not 0 have a norm of 1.7, two have one of 1.4.
   assert output.measurements['clipped_count'] == 2

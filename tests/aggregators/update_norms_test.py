@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from tests.aggregators.one_round import run, vectors
+from tests.aggregators.one_round import first_round, run, vectors
 from tff_clipping import aggregators
 
 _VECTOR = tff.TensorType(np.float32, [2])
@@ -21,7 +21,7 @@ def _process():
 
 def _measured_sum(values):
   process = _process()
-  return process.next(process.initialize(), values)
+  return first_round(process, values)
 
 
 def test_hand_computed_statistics():

@@ -129,12 +129,9 @@ def test_clients_of_our_fed_avg_train_as_without_canaries():
   assert not np.allclose(models[0][0], weights.trainable[0])
 
 
-def test_another_number_of_parameters_raises():
+def test_canaries_of_another_model_and_gradients_of_none_raise():
   canaries = Canaries(num_canaries=16, num_parameters=131, seed=0)
   with pytest.raises(ValueError, match='model, which has 132, found 131'):
     learning.add_canaries(_model_fn, canaries, gradient_norm=1.0)()
-
-
-def test_wrong_gradient_norm_raises():
   with pytest.raises(ValueError, match='`gradient_norm` must be positive'):
-    learning.add_canaries(_model_fn, _CANARIES, gradient_norm=0)
+    _audited(gradient_norm=0)

@@ -51,12 +51,13 @@ def _train(model_fn, model_aggregator=None, *, num_rounds=2, num_clients=3):
     client_learning_rate=0.3,
     model_aggregator=model_aggregator,
   )
-  state = process.initialize()
+  start = state = process.initialize()
   for _ in range(num_rounds):
     cohort = [_data(seed) for seed in range(num_clients)]
     state = process.next(state, cohort).state
-  before = process.get_model_weights(process.initialize()).trainable
-  after = process.get_model_weights(state).trainable
+  after, before = (
+    process.get_model_weights(each).trainable for each in (state, start)
+  )
   return [a - b for a, b in zip(after, before, strict=True)]
 
 

@@ -1,6 +1,5 @@
 """FedAvg is Algorithm 1 in NumPy, and keeps its promises at the edges."""
 
-import collections
 import functools
 import math
 
@@ -20,6 +19,7 @@ _CLIENT_LEARNING_RATE = 0.1
 _SERVER_LEARNING_RATE = 0.7
 _CLIPPING_NORM = 0.15
 _SEED = 5
+_SGD = tff.learning.optimizers.build_sgdm(_SERVER_LEARNING_RATE)
 
 
 # Clients of 1 to 7 examples: fewer and more than a batch, and no multiples.
@@ -119,10 +119,7 @@ def test_fed_avg_follows_the_pseudocode(process):
 @pytest.mark.parametrize(
   ('aggregator', 'denominator'),
   [
-    (
-      aggregators.clipped_mean_factory(clipping_norm=_CLIPPING_NORM),
-      None,
-    ),
+    (aggregators.clipped_mean_factory(clipping_norm=_CLIPPING_NORM), None),
     # The public cohort size, and the smallest noise that there is.
     (
       aggregators.dp_mean_factory(
@@ -154,8 +151,7 @@ def test_equal_seeds_give_equal_bits_also_with_a_server_optimizer(
 ):
   first, _ = linear_models.run(process, _COHORTS)
   # Plain SGD, which takes the place of the step.
-  sgd = tff.learning.optimizers.build_sgdm(_SERVER_LEARNING_RATE)
-  built_anew = _build(store, server_learning_rate=None, server_optimizer=sgd)
+  built_anew = _build(store, server_learning_rate=None, server_optimizer=_SGD)
   second, _ = linear_models.run(built_anew, _COHORTS)
   np.testing.assert_array_equal(first, second)
 
@@ -197,15 +193,15 @@ def test_update_measurements_are_norms_and_angles_in_cohort_order(
   angle = np.degrees(np.arccos(update @ step / norm / np.linalg.norm(step)))
   measured = several['client_work']
   assert len(measured['update_norm']) == len(measured['angle_degrees']) == 3
-  for norms, angles in (
-    (measured['update_norm'][1], measured['angle_degrees'][1]),
-    (
-      alone['aggregate']['update_norm'],
-      alone['aggregate']['angle_degrees'],
-    ),
-  ):
-    np.testing.assert_allclose(norms, norm, rtol=1e-5)
-    np.testing.assert_allclose(angles, angle, rtol=1e-4)
+  aggregate = alone['aggregate']
+  np.testing.assert_allclose(
+    [measured['update_norm'][1], aggregate['update_norm']], norm, rtol=1e-5
+  )
+  np.testing.assert_allclose(
+    [measured['angle_degrees'][1], aggregate['angle_degrees']],
+    angle,
+    rtol=1e-4,
+  )
 
 
 @pytest.mark.slow
@@ -254,23 +250,15 @@ def _failing_at(place):
   return tf.data.Dataset.range(np.int64(place) + 3).map(read)
 
 
-@pytest.mark.parametrize(
-  ('create_dataset', 'words'),
-  [
-    (lambda: _failing_at(11), 'Condition x < y did not hold'),
-    (lambda: _failing_at(2000), 'Condition x < y did not hold'),
-    (
-      lambda: _failing_at(1).take(1).repeat(),
-      'data set of a client never ends',
-    ),
-  ],
-)
-def test_a_data_set_that_cannot_be_read_is_an_error(
-  dataset_process, create_dataset, words
-):
+def test_a_data_set_that_cannot_be_read_is_an_error(dataset_process):
   state = dataset_process.initialize()
-  with pytest.raises(Exception, match=words):
-    dataset_process.next(state, [create_dataset()])
+  for dataset, words in (
+    (_failing_at(11), 'Condition x < y did not hold'),
+    (_failing_at(2000), 'Condition x < y did not hold'),
+    (_failing_at(1).take(1).repeat(), 'data set of a client never ends'),
+  ):
+    with pytest.raises(Exception, match=words):
+      dataset_process.next(state, [dataset])
 
 
 def test_a_data_set_of_many_examples_is_read_whole():
@@ -313,57 +301,31 @@ def test_a_client_without_examples_sends_zeros(measured_process):
 
 
 @pytest.mark.parametrize(
-  ('kwargs', 'error', 'message'),
+  ('name', 'value', 'message'),
   [
-    (dict(local_steps=0), ValueError, '`local_steps` must be at least 1'),
-    (dict(batch_size=True), TypeError, '`batch_size` must be an integer'),
-    (
-      dict(client_learning_rate=float('nan')),
-      ValueError,
-      '`client_learning_rate` must be positive and finite, found nan',
-    ),
-    (
-      dict(server_learning_rate=0.0),
-      ValueError,
-      '`server_learning_rate` must be positive',
-    ),
-    (
-      dict(server_optimizer=tff.learning.optimizers.build_adam(0.1)),
-      ValueError,
-      '`server_learning_rate` and `server_optimizer` exclude each other',
-    ),
-    (
-      dict(server_optimizer=5),
-      TypeError,
-      '`server_optimizer` must be a `tff.learning.optimizers.Optimizer`',
-    ),
-    (
-      dict(model_aggregator='mean'),
-      TypeError,
-      '`model_aggregator` must be an aggregation factory',
-    ),
-    (dict(seed=-1), ValueError, '`seed` must be at least 0'),
-    (
-      dict(measure_updates='no'),
-      TypeError,
-      "`measure_updates` must be True or False, found 'no'",
-    ),
+    ('local_steps', 0, '`local_steps` must be at least 1'),
+    ('batch_size', True, '`batch_size` must be an integer'),
+    ('client_learning_rate', math.nan, 'rate` must be positive and finite'),
+    ('server_learning_rate', 0.0, '`server_learning_rate` must be positive'),
+    ('server_optimizer', _SGD, 'and `server_optimizer` exclude each other'),
+    ('server_optimizer', 5, 'must be a `tff.learning.optimizers.Optimizer`'),
+    ('model_aggregator', 'mean', '`model_aggregator` must be an aggregation'),
+    ('seed', -1, '`seed` must be at least 0'),
+    ('measure_updates', 'no', "updates` must be True or False, found 'no'"),
   ],
 )
 def test_bad_arguments_raise_when_the_process_is_built(
-  store, kwargs, error, message
+  store, name, value, message
 ):
-  with pytest.raises(error, match=message):
-    _build(store, **kwargs)
+  with pytest.raises((TypeError, ValueError), match=message):
+    _build(store, **{name: value})
 
 
 def test_the_servers_rate_can_be_changed_between_rounds(measured_process):
   process = measured_process
   state = process.initialize()
   assert process.get_hparams(state) == {'finalizer': {'learning_rate': 1.0}}
-  half = collections.OrderedDict(
-    finalizer=collections.OrderedDict(learning_rate=0.5)
-  )
+  half = {'finalizer': {'learning_rate': 0.5}}
   changed = process.set_hparams(state, half)
   assert process.get_hparams(changed) == half
   before = process.get_model_weights(state).trainable[0]
@@ -380,11 +342,7 @@ def test_the_servers_rate_can_be_changed_between_rounds(measured_process):
 
 
 @pytest.mark.parametrize(
-  ('names', 'is_pair'),
-  [
-    (('text', 'next'), True),
-    (('target', 'x'), False),
-  ],
+  ('names', 'is_pair'), [(('text', 'next'), True), (('target', 'x'), False)]
 )
 def test_features_are_told_by_name(tmp_path, names, is_pair):
   # Of one type and shape: in the order of their names, the second is first.
@@ -450,26 +408,24 @@ def _from_outside():
 
 
 @pytest.mark.parametrize(
-  ('create', 'error', 'message'),
+  ('create', 'message'),
   [
-    (_keras_model, TypeError, '`model_fn` must be a function that returns'),
-    (lambda: _keras_model, TypeError, 'wrap a Keras model with'),
-    (_functional, TypeError, 'lambda: .*model_from_functional'),
-    (_from_outside, ValueError, '`model_fn` must make its variables'),
+    (_keras_model, '`model_fn` must be a function that returns'),
+    (lambda: _keras_model, 'wrap a Keras model with'),
+    (_functional, 'lambda: .*model_from_functional'),
+    (_from_outside, '`model_fn` must make its variables'),
     (
       lambda: _of_many_shapes(tf.TensorSpec),
-      ValueError,
       "examples of a fixed shape.*pad them, or take TFF's `build_unweighted_fe",
     ),
     (
       lambda: _of_many_shapes(tf.RaggedTensorSpec, ragged=True),
-      ValueError,
       "fixed shape.*pad them, .* TFF's own processes take no ragged tensors",
     ),
   ],
 )
-def test_models_that_cannot_be_averaged_are_refused(create, error, message):
-  with pytest.raises(error, match=message):
+def test_models_that_cannot_be_averaged_are_refused(create, message):
+  with pytest.raises((TypeError, ValueError), match=message):
     learning.build_fed_avg(create(), **linear_models.WORK)
 
 

@@ -1,5 +1,6 @@
 """Tests that building a process leaves Keras models whole."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -41,12 +42,6 @@ def _model_fn(keras_model):
 
 
 _WORK = linear_models.WORK
-_BUILDERS = dict(
-  fed_avg=lambda model_fn: learning.build_fed_avg(model_fn, **_WORK),
-  model_clipping=lambda model_fn: learning.build_model_clipping_fed_avg(
-    model_fn, clipping_norm=1.0, **_WORK
-  ),
-)
 
 
 def _use(model):
@@ -59,27 +54,28 @@ def _use(model):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  ('builder', 'keras_model'),
+  ('build', 'keras_model'),
   [
-    ('model_clipping', _functional),
-    ('fed_avg', _Subclassed),
+    (
+      functools.partial(
+        learning.build_model_clipping_fed_avg, clipping_norm=1.0
+      ),
+      _functional,
+    ),
+    (learning.build_fed_avg, _Subclassed),
   ],
 )
-def test_models_made_before_a_process_can_be_used_after_it(
-  builder, keras_model
-):
-  called, uncalled = keras_model(), keras_model()
-  for model in (called, uncalled):
-    model.build((None, linear_models.DIMENSION))
-    model.compile(loss='mse', metrics=['mae'])
-  _use(called)
-
+def test_models_made_before_a_process_can_be_used_after_it(build, keras_model):
   def built():
     model = keras_model()
     model.build((None, linear_models.DIMENSION))
     return model
 
-  process = _BUILDERS[builder](lambda: _model_fn(built))
+  called, uncalled = built(), built()
+  for model in (called, uncalled):
+    model.compile(loss='mse', metrics=['mae'])
+  _use(called)
+  process = build(lambda: _model_fn(built), **_WORK)
   _use(called)
   _use(uncalled)
   data = tf.data.Dataset.from_tensor_slices((_X, _Y))

@@ -35,10 +35,9 @@ def write_store(folder) -> client_store.ClientStore:
 
 def model_fn() -> tff.learning.models.VariableModel:
   """Returns the model, with weights of ones."""
+  dense = tf.keras.layers.Dense
   return layers_fn(
-    lambda: [
-      tf.keras.layers.Dense(1, use_bias=False, kernel_initializer='ones')
-    ]
+    lambda: [dense(1, use_bias=False, kernel_initializer='ones')]
   )()
 
 
@@ -49,15 +48,7 @@ def layers_fn(
   is_classifier: bool = False,
   **settings,
 ) -> Callable[[], tff.learning.models.VariableModel]:
-  """Returns a function that returns a model of Keras layers.
-
-  Args:
-    build_layers: Returns new layers, one after the other.
-    num_features: The length of x.
-    is_classifier: Whether y is a class, with the cross-entropy as the loss, or
-      a number, with the squared error.
-    **settings: As for `from_keras_model`.
-  """
+  """Returns a `model_fn` of Keras layers: of classes y, or of numbers."""
   target = tf.TensorSpec([None, 1])
   build_loss = tf.keras.losses.MeanSquaredError
   if is_classifier:
@@ -94,20 +85,14 @@ def run(
   process: tff.learning.templates.LearningProcess,
   cohorts: Sequence[Sequence],
 ) -> tuple[np.ndarray, list]:
-  """Returns the models before and after each round, and the rounds' metrics.
-
-  Args:
-    process: Trains the model, from its first state.
-    cohorts: The clients of each round.
-  """
-  state, models, metrics = process.initialize(), [], []
+  """Returns the models before and after each round, and the rounds' metrics."""
+  states, metrics = [process.initialize()], []
   for cohort in cohorts:
-    models.append(process.get_model_weights(state).trainable[0][:, 0])
-    output = process.next(state, list(cohort))
-    state = output.state
+    output = process.next(states[-1], list(cohort))
+    states.append(output.state)
     metrics.append(output.metrics)
-  models.append(process.get_model_weights(state).trainable[0][:, 0])
-  return np.array(models), metrics
+  models = [process.get_model_weights(state).trainable[0] for state in states]
+  return np.array(models)[:, :, 0], metrics
 
 
 def loss(w: np.ndarray, rows: np.ndarray) -> float:

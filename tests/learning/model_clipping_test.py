@@ -20,11 +20,6 @@ _COHORTS = (('00000', '00002'), ('00001', '00000', '00002'), ('00001',))
 
 
 @pytest.fixture(scope='module')
-def store(tmp_path_factory):
-  return linear_models.write_store(tmp_path_factory.mktemp('store'))
-
-
-@pytest.fixture(scope='module')
 def process(store):
   """A process without noise, compiled once for all tests."""
   return _build(store, measure_updates=True)
@@ -95,11 +90,6 @@ def test_follows_the_pseudocode(process):
   assert 0 < np.sum(norms > _CLIPPING_NORM) < len(norms)
 
 
-def test_an_empty_cohort_changes_nothing(process):
-  models, _ = linear_models.run(process, [()])
-  np.testing.assert_array_equal(models[0], models[1])
-
-
 def test_a_model_that_is_not_finite_is_sent_as_zeros(process):
   # Of one of the client's examples the model predicts what is beyond `float32`.
   features = linear_models.examples()['x'][linear_models.PARTITION[1][0]]
@@ -115,19 +105,6 @@ def test_a_model_that_is_not_finite_is_sent_as_zeros(process):
     model[:, 0], (1 - _SERVER_LEARNING_RATE) * start, rtol=1e-5
   )
   np.testing.assert_array_equal(output.metrics['client_work']['model_norm'], 0)
-
-
-@pytest.mark.parametrize(
-  ('clipping_norm', 'error', 'message'),
-  [
-    (float('nan'), ValueError, '`clipping_norm` must be positive and finite'),
-    (1e-20, ValueError, '`clipping_norm` must be from 1e-12 .* found 1e-20'),
-    (True, TypeError, '`clipping_norm` must be a number, found True'),
-  ],
-)
-def test_bad_thresholds_raise(store, clipping_norm, error, message):
-  with pytest.raises(error, match=message):
-    _build(store, clipping_norm=clipping_norm)
 
 
 def _private(store, noise_multiplier=1e-12):
@@ -200,7 +177,17 @@ def test_ledgers_take_noise_on_models_with_their_plan(store):
     records.check_mechanism(metrics, more)
 
 
-def test_weighted_aggregators_of_models_are_refused(store):
-  for other in (0.4, tff.aggregators.MeanFactory()):
-    with pytest.raises(TypeError, match='`model_aggregator` must be'):
-      _build(store, model_aggregator=other)
+@pytest.mark.parametrize(
+  ('name', 'value', 'message'),
+  [
+    ('clipping_norm', float('nan'), 'norm` must be positive and finite'),
+    ('clipping_norm', 1e-20, 'norm` must be from 1e-12 .* found 1e-20'),
+    ('clipping_norm', True, '`clipping_norm` must be a number, found True'),
+    ('model_aggregator', 0.4, '`model_aggregator` must be'),
+    # Weighted.
+    ('model_aggregator', tff.aggregators.MeanFactory(), '`model_aggregator` m'),
+  ],
+)
+def test_bad_arguments_raise(store, name, value, message):
+  with pytest.raises((TypeError, ValueError), match=message):
+    _build(store, **{name: value})

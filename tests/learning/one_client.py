@@ -32,21 +32,7 @@ def train(
   kept=(),
   runs: int = 1,
 ) -> list[np.ndarray]:
-  """Returns a client's update; of several runs, after a check that all agree.
-
-  Args:
-    model_fn: Returns a new model.
-    examples: A structure of arrays.
-    start: The global model.
-    step: The local step.
-    local_steps: Q.
-    batch_size: Of each step.
-    rate: The learning rate.
-    seed: Of the client.
-    round_num: t.
-    kept: What the client keeps: a structure of arrays.
-    runs: How often, in one session.
-  """
+  """Returns a client's update, which several runs of one session must give."""
   work = LocalWork(
     model_fn=model_fn,
     local_steps=local_steps,
@@ -75,23 +61,13 @@ def train(
 
 
 def initialize(session, model: tff.learning.models.VariableModel) -> None:
-  """Gives all variables of a model their first values.
-
-  Args:
-    session: A session of the model's graph.
-    model: The model.
-  """
+  """Gives all variables of a model their first values."""
   for variable in (*model.trainable_variables, *model.local_variables):
     session.run(variable.initializer)
 
 
 def train_linear(step: steps.LocalStep, **settings) -> np.ndarray:
-  """Returns the update of the linear regression from `START`, [d].
-
-  Args:
-    step: The local step.
-    **settings: As for `train`.
-  """
+  """Returns the update of the linear regression from `START`, [d]."""
   rows = linear_models.PARTITION[CLIENT]
   examples = {
     name: value[rows] for name, value in linear_models.examples().items()
@@ -111,17 +87,10 @@ def descend(
   rate: float = RATE,
   seed=SEED,
 ) -> np.ndarray:
-  """Returns the update of steps against a direction, in NumPy, in float64.
+  """Returns the update of steps in NumPy, in float64.
 
-  Args:
-    direction: A function of the model, the rows of the batch and the number of
-      the step.
-    start: The global model.
-    rows: The rows of the client's examples.
-    local_steps: Q.
-    batch_size: Of each step.
-    rate: The learning rate.
-    seed: Of the client.
+  The direction is a function of the model, the rows of the batch and the number
+  of the step.
   """
   batches = client_batches.batch_indices(
     tf.constant(len(rows)), local_steps, batch_size, tf.constant(seed)

@@ -29,16 +29,6 @@ def _frozen_batch_norm():
   return layer
 
 
-@pytest.fixture
-def store(tmp_path):
-  return linear_models.write_store(tmp_path)
-
-
-def _features(kernel):
-  """What the frozen layer makes of all examples."""
-  return np.tanh(linear_models.examples()['x'] @ kernel).astype(np.float32)
-
-
 @pytest.mark.slow
 def test_a_frozen_backbone_trains_as_its_outputs_do(store, tmp_path):
   kernel = np.random.default_rng(0).normal(size=[3, 2]).astype(np.float32)
@@ -60,14 +50,13 @@ def test_a_frozen_backbone_trains_as_its_outputs_do(store, tmp_path):
   )
 
   examples = linear_models.examples()
-  examples['x'] = _features(kernel)
+  # What the frozen layer makes of them.
+  examples['x'] = np.tanh(examples['x'] @ kernel).astype(np.float32)
   of_features = client_store.write_client_store(
     tmp_path, 'features', examples, linear_models.PARTITION
   )
-
-  head_fn = linear_models.layers_fn(lambda: [_head()], num_features=2)
   head = learning.build_fed_avg(
-    head_fn,
+    linear_models.layers_fn(lambda: [_head()], num_features=2),
     client_store=of_features,
     measure_updates=True,
     **linear_models.WORK,
@@ -78,9 +67,8 @@ def test_a_frozen_backbone_trains_as_its_outputs_do(store, tmp_path):
     expected = head.next(head_state, list(of_features.client_ids))
     state, head_state = output.state, expected.state
   found = process.get_model_weights(state)
-  for a, b in zip(
-    found.trainable, head.get_model_weights(head_state).trainable, strict=True
-  ):
+  trained = head.get_model_weights(head_state).trainable
+  for a, b in zip(found.trainable, trained, strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
   np.testing.assert_array_equal(found.non_trainable[0], kernel)
   # Norms are of what is trained.

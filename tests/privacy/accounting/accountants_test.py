@@ -4,7 +4,9 @@ import math
 import warnings
 
 import hypothesis
+import numpy as np
 import pytest
+from dp_accounting import rdp
 from hypothesis import strategies as st
 
 from tests.privacy.paper import PAPER, POPULATION
@@ -55,6 +57,23 @@ def test_tf_privacy_itself_says_the_same():
     **PAPER, num_rounds=101, noise_multiplier=1.52999
   )
   assert epsilon < theirs < 1.0005 * epsilon
+
+
+def test_tutorial_of_tf_privacy():
+  # TensorFlow Privacy, tutorials/README.md: N = 60000, batch 256, noise 1.1, 60
+  # epochs, delta 1e-5 give 'eps = 3.01', by the conversion of Mironov 2017,
+  # epsilon = rdp + log(1/delta) / (order - 1). Today's conversion gives less.
+  plan = privacy.PrivacyPlan(
+    num_clients=60000,
+    clients_per_round=256,
+    num_rounds=60 * 60000 // 256,
+    noise_multiplier=1.1,
+    target_delta=1e-5,
+  )
+  accountant = rdp.RdpAccountant().compose(plan.dp_event)
+  published = np.min(accountant.rdp - math.log(1e-5) / (accountant.orders - 1))
+  assert published == pytest.approx(3.01, abs=0.005)
+  assert 2.3 < plan.epsilon < published
 
 
 def _epsilons(**setting):

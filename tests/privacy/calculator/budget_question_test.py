@@ -1,6 +1,8 @@
 """Tests of tff_clipping.privacy.calculator.budget_question."""
 
+import dp_accounting
 import pytest
+from dp_accounting import rdp
 
 from tests.privacy.paper import PAPER
 from tff_clipping import privacy
@@ -75,6 +77,15 @@ def test_all_numbers_but_the_population_give_the_smallest(
     return
   more = solve(**asked, **numbers, num_clients=plan.num_clients - 1)
   assert more.epsilon > 1.5
+  if plan.sampling == 'poisson':
+    # The library's orders are in part others.
+    for factor, is_enough in ((1.003, True), (0.997, False)):
+      event = dp_accounting.PoissonSampledDpEvent(
+        80 / round(factor * plan.num_clients),
+        dp_accounting.GaussianDpEvent(noise),
+      )
+      accountant = rdp.RdpAccountant().compose(event, num_rounds)
+      assert (accountant.get_epsilon(1e-5) <= 1.5) == is_enough
 
 
 @pytest.mark.parametrize('mechanism', privacy.MECHANISMS)
