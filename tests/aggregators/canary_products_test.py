@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.aggregators.one_round import first_round
+from tests.aggregators.one_round import run
 from tff_clipping import aggregators
 from tff_clipping.aggregators import canary_products
 from tff_clipping.privacy.audit import Canaries
@@ -53,11 +53,10 @@ def test_products_are_those_of_numpy():
 def test_measures_the_result_and_changes_nothing_else():
   inner = aggregators.clipped_mean_factory(clipping_norm=2.0)
   values = [_value(seed) for seed in range(3)]
-  outputs = []
-  for factory in (inner, aggregators.add_canary_products(inner, _CANARIES)):
-    process = factory.create(_TYPE)
-    outputs.append(first_round(process, values))
-  plain, measured = outputs
+  plain, measured = (
+    run(factory, values, _TYPE)
+    for factory in (inner, aggregators.add_canary_products(inner, _CANARIES))
+  )
   for name in ('w', 'b'):
     np.testing.assert_array_equal(plain.result[name], measured.result[name])
   assert measured.state == plain.state

@@ -1,7 +1,6 @@
 """Tests of the clips of updates, as a whole and for each tensor."""
 
 import collections
-import functools
 import math
 
 import numpy as np
@@ -175,26 +174,16 @@ def _layer_value(kernel, bias):
   )
 
 
-@functools.cache
-def _layers_process():
-  return aggregators.per_layer_clipping_factory(
-    [1.0, 10.0], count_sum_factory=tff.aggregators.SumFactory()
-  ).create(_LAYERS)
-
-
-def _clip_of_layers(values):
-  process = _layers_process()
-  return first_round(process, values)
+_LAYERS_CLIP = aggregators.per_layer_clipping_factory([1.0, 10.0], **_COUNTED)
 
 
 def test_each_tensor_has_its_norm_and_count_in_the_order_of_the_type():
-  output = _clip_of_layers(
-    [
-      _layer_value([3, 4], [100]),
-      _layer_value([0, 0.5], [5]),
-      _layer_value([6, 8], [-10]),
-    ]
-  )
+  values = [
+    _layer_value([3, 4], [100]),
+    _layer_value([0, 0.5], [5]),
+    _layer_value([6, 8], [-10]),
+  ]
+  output = run(_LAYERS_CLIP, values, _LAYERS)
   np.testing.assert_allclose(output.result['kernel'], [1.2, 2.1], rtol=1e-6)
   np.testing.assert_allclose(output.result['bias'], [5], rtol=1e-6)
   np.testing.assert_array_equal(output.measurements['clipping_norms'], [1, 10])
@@ -203,9 +192,8 @@ def test_each_tensor_has_its_norm_and_count_in_the_order_of_the_type():
 
 
 def test_nonfinite_tensor_zeroes_the_update_and_is_counted():
-  output = _clip_of_layers(
-    [_layer_value([3, 4], [np.nan]), _layer_value([3e19, 3e19], [1])]
-  )
+  values = [_layer_value([3, 4], [np.nan]), _layer_value([3e19, 3e19], [1])]
+  output = run(_LAYERS_CLIP, values, _LAYERS)
   np.testing.assert_array_equal(output.result['kernel'], [0, 0])
   np.testing.assert_array_equal(output.result['bias'], [0])
   assert output.measurements['zeroed_count'] == 2
@@ -219,7 +207,6 @@ def test_combined_norm_is_the_sensitivity():
   assert combined >= math.sqrt(0.3**2 + 0.4**2 + 1.2**2)
   # An update that is at its norm in every tensor has just that norm.
   value_type = tff.to_type([(np.float64, [3])] * 3)
-  process = aggregators.per_layer_clipping_factory(norms).create(value_type)
-  result = first_round(process, [[np.full(3, 1e3)] * 3]).result
-  norm = math.sqrt(sum(np.sum(np.square(r)) for r in result))
-  assert combined * (1 - 1e-6) < norm <= combined
+  factory = aggregators.per_layer_clipping_factory(norms)
+  result = run(factory, [[np.full(3, 1e3)] * 3], value_type).result
+  assert combined * (1 - 1e-6) < l2_norm(result) <= combined

@@ -12,8 +12,6 @@ import tensorflow_federated as tff
 from tests.aggregators.one_round import (
   check_is_gaussian,
   first_round,
-  run,
-  vectors,
 )
 from tff_clipping import aggregators
 from tff_clipping.aggregators.noise import integers
@@ -126,15 +124,16 @@ def test_what_wraps_is_a_remainder_of_the_sum():
 
 
 @pytest.mark.parametrize(
-  ('bounds', 'num_clients', 'bound'),
+  ('bounds', 'cohorts'),
   [
-    (dict(min_clients_per_round=2), 1, 'min_clients_per_round'),
+    (dict(min_clients_per_round=2), {1: 'min'}),
     # Cohorts have a fixed size by default.
-    ({}, 3, 'min_clients_per_round'),
-    ({}, 5, 'max_clients_per_round'),
+    ({}, {3: 'min', 5: 'max'}),
   ],
 )
-def test_cohort_out_of_bounds_is_not_released(bounds, num_clients, bound):
-  values = vectors(*[[0, 0]] * num_clients)
-  with pytest.raises(Exception, match=f'`{bound}`: nothing is released'):
-    run(_factory(**bounds), values)
+def test_cohort_out_of_bounds_is_not_released(bounds, cohorts):
+  process = _factory(**bounds).create(tff.TensorType(np.float32, [2]))
+  for num_clients, bound in cohorts.items():
+    message = f'`{bound}_clients_per_round`: nothing is released'
+    with pytest.raises(Exception, match=message):
+      first_round(process, [np.zeros(2, np.float32)] * num_clients)

@@ -1,32 +1,20 @@
 """Tests of `add_update_norm_measurements`."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from tests.aggregators.one_round import first_round, run, vectors
+from tests.aggregators.one_round import run, vectors
 from tff_clipping import aggregators
 
-_VECTOR = tff.TensorType(np.float32, [2])
-
-
-@functools.cache
-def _process():
-  return aggregators.add_update_norm_measurements(
-    tff.aggregators.SumFactory(), clipping_norm=3
-  ).create(_VECTOR)
-
-
-def _measured_sum(values):
-  process = _process()
-  return first_round(process, values)
+_MEASURED_SUM = aggregators.add_update_norm_measurements(
+  tff.aggregators.SumFactory(), clipping_norm=3
+)
 
 
 def test_hand_computed_statistics():
   # Norms 5, 1 and 3: mean 3, variance (4 + 4 + 0) / 3.
-  output = _measured_sum(vectors([3, 4], [0, 1], [0, 3]))
+  output = run(_MEASURED_SUM, vectors([3, 4], [0, 1], [0, 3]))
   measurements = output.measurements
   assert set(measurements) == set(aggregators.SIMULATION_ONLY_MEASUREMENTS)
   assert measurements['update_norm_mean'] == 3.0
@@ -64,7 +52,7 @@ def test_nonfinite_updates_are_left_out_and_counted():
 
 
 def test_empty_cohort_measures_zero():
-  output = _measured_sum([])
+  output = run(_MEASURED_SUM, [])
   assert set(output.measurements.values()) == {0}
 
 

@@ -94,8 +94,31 @@ def test_nothing_of_the_frozen_layers_is_aggregated(store):
   assert np.abs(weights.trainable[0] - 1.0).max() > 1e-3
 
 
+_WAYS_TO_COUNT = {
+  'plainly': lambda count, inputs: count.assign_add(1.0),
+  'in a function': lambda count, inputs: tf.function(
+    lambda: count.assign_add(1.0)
+  )(),
+  'in a condition': lambda count, inputs: tf.cond(
+    tf.reduce_sum(inputs) > 0.0,
+    lambda: count.assign_add(1.0),
+    lambda: tf.identity(count),
+  ),
+  'in a loop': lambda count, inputs: tf.while_loop(
+    lambda i: i < 3,
+    lambda i: tf.cast(count.assign_add(1.0), tf.int32) * 0 + i + 1,
+    [0],
+  ),
+  'by a copy of its handle': lambda count, inputs: (
+    tf.raw_ops.AssignAddVariableOp(
+      resource=tf.raw_ops.Identity(input=count.handle), value=1.0
+    )
+  ),
+}
+
+
 class _Counts(tf.keras.layers.Layer):
-  """Counts its calls, in one of several ways, and changes nothing else."""
+  """Counts its calls in one of these ways, or reads its count alone."""
 
   def __init__(self, how):
     super().__init__()
@@ -107,30 +130,10 @@ class _Counts(tf.keras.layers.Layer):
     )
 
   def call(self, inputs, training=False):
-    if not training:
+    if training and self._how in _WAYS_TO_COUNT:
+      _WAYS_TO_COUNT[self._how](self.count, inputs)
       return inputs
-    if self._how == 'plainly':
-      self.count.assign_add(1.0)
-    elif self._how == 'in a function':
-      tf.function(lambda: self.count.assign_add(1.0))()
-    elif self._how == 'in a condition':
-      tf.cond(
-        tf.reduce_sum(inputs) > 0.0,
-        lambda: self.count.assign_add(1.0),
-        lambda: tf.identity(self.count),
-      )
-    elif self._how == 'in a loop':
-      tf.while_loop(
-        lambda i: i < 3,
-        lambda i: tf.cast(self.count.assign_add(1.0), tf.int32) * 0 + i + 1,
-        [0],
-      )
-    elif self._how == 'by a copy of its handle':
-      handle = tf.raw_ops.Identity(input=self.count.handle)
-      tf.raw_ops.AssignAddVariableOp(resource=handle, value=1.0)
-    else:
-      return inputs + 0.0 * self.count
-    return inputs
+    return inputs + 0.0 * self.count
 
 
 @pytest.mark.parametrize(

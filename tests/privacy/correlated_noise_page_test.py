@@ -6,14 +6,10 @@ import re
 
 import pytest
 
+from tests.privacy.paper import PAPER
 from tff_clipping import privacy
 
 _PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'correlated_noise.md'
-_COMMON = {
-  'num_clients': 1920,
-  'clients_per_round': 80,
-  'target_delta': 1e-5,
-}
 _COLUMNS = [(100, 5.0), (100, 1.5), (1000, 5.0), (1000, 1.5)]
 _SEPARATION = privacy.Participation(min_separation=24)
 
@@ -35,7 +31,7 @@ def _error(sampler, noise, column):
   num_rounds, epsilon = _COLUMNS[column]
   if noise == 'independent':
     plan = privacy.PrivacyPlan.from_target_epsilon(
-      **_COMMON,
+      **PAPER,
       num_rounds=num_rounds,
       target_epsilon=epsilon,
       sampling=sampler,
@@ -59,7 +55,7 @@ def _error(sampler, noise, column):
       size = strategy.num_bands if name == 'banded' else strategy.num_buffers
       assert size == int(sizes[0])
   plan = privacy.CorrelatedNoisePlan.from_target_epsilon(
-    **_COMMON,
+    **PAPER,
     strategy=strategy,
     target_epsilon=epsilon,
     min_separation=separation,

@@ -7,15 +7,12 @@ import shlex
 import pytest
 
 from tests.privacy.ledgers import ROOT, charge
+from tests.privacy.paper import PAPER
 from tff_clipping import privacy
 from tff_clipping.privacy.calculator import budget_main, ledger_main
 
 _DOCS = ROOT / 'docs'
-_PAGES = (
-  'accounting.md',
-  'answering_for_a_budget.md',
-  'privacy.md',
-)
+_PAGES = 'accounting.md', 'answering_for_a_budget.md', 'privacy.md'
 _PROGRAMS = {
   'tff-clipping-budget': budget_main.run,
   'tff-clipping-ledger': ledger_main.run,
@@ -47,12 +44,7 @@ def _folder(tmp_path_factory):
   """Returns a folder with two runs of one plan."""
   folder = tmp_path_factory.mktemp('page')
   plan = privacy.PrivacyPlan.from_target_epsilon(
-    num_clients=1920,
-    clients_per_round=80,
-    num_rounds=100,
-    target_epsilon=1.5,
-    target_delta=1e-5,
-    accountant='pld',
+    **PAPER, num_rounds=100, target_epsilon=1.5, accountant='pld'
   )
   for name, num_releases in (('first', 60), ('second', 40)):
     run = folder / 'runs' / name
@@ -97,10 +89,7 @@ def test_the_matrix_has_every_sampler():
   page = (_DOCS / 'accounting.md').read_text()
   matrix = page.partition('## Which sampler with which noise')[2]
   rows = re.findall(r'^\| `(\w+)`', matrix.partition('\n## ')[0], re.MULTILINE)
-  assert sorted({*rows}) == sorted(
-    [
-      *('poisson', 'fixed_size', 'none'),
-      *('min_separation', 'grouped_poisson'),
-      'random_allocation',
-    ]
-  )
+  assert {*rows} == {
+    *('poisson', 'fixed_size', 'none', 'random_allocation'),
+    *('min_separation', 'grouped_poisson'),
+  }

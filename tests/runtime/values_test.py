@@ -12,13 +12,10 @@ from tff_clipping.runtime import sequences, values
 # (type, value): refused by TFF's native context as well.
 _DOES_NOT_FIT = [
   (np.int32, 2**31),
-  (np.int32, -(2**31) - 1),
   (np.int32, 10**30),
-  (np.int8, 300),
   (np.uint8, -1),
   (np.int64, 2**63),
   (np.uint64, 2**64),
-  (np.float32, 1e300),
   (np.float32, -1e300),
   (np.float32, 2**24 + 1),
   (np.float32, 10**400),
@@ -38,9 +35,7 @@ _DOES_NOT_FIT = [
   (tff.TensorType(np.int32, [2]), [[1], [2, 3]]),
 ]
 _FITS = [
-  (np.int32, 2**31 - 1),
   (np.int8, -128),
-  (np.uint8, 255),
   (np.int64, 2**63 - 1),
   (np.uint64, 2**64 - 1),
   (np.float32, 2**24),
@@ -87,35 +82,26 @@ def test_a_float_is_rounded():
 
 
 @pytest.mark.parametrize(
-  ('dtype', 'array'),
+  ('dtype', 'array', 'is_taken'),
   [
-    (np.int32, np.int64(3)),
-    (np.float32, np.float64(1.0)),
-    (np.int32, np.float32(1)),
-    (np.float32, np.int32(1)),
-    (np.int8, np.uint8(3)),
-    (np.int32, np.bool_(True)),
-    (np.int32, tf.constant(3, tf.int64)),
+    (np.int32, np.int8(3), True),
+    (np.float32, np.float16(1), True),
+    (np.int32, tf.Variable(3), True),
+    (np.int32, np.int64(3), False),
+    (np.float32, np.float64(1.0), False),
+    (np.int32, np.float32(1), False),
+    (np.float32, np.int32(1), False),
+    (np.int8, np.uint8(3), False),
+    (np.int32, np.bool_(True), False),
+    (np.int32, tf.constant(3, tf.int64), False),
   ],
 )
-def test_an_array_of_a_larger_dtype_is_refused(dtype, array):
-  with pytest.raises(
-    TypeError, match='`argument` .* of type .*(int|float|bool)'
-  ):
-    values.flatten(array, tff.to_type(dtype))
-
-
-@pytest.mark.parametrize(
-  ('dtype', 'array'),
-  [
-    (np.int32, np.int8(3)),
-    (np.int64, np.int32(3)),
-    (np.float32, np.float16(1)),
-    (np.float64, np.float32(1)),
-    (np.int32, tf.Variable(3)),
-  ],
-)
-def test_an_array_of_a_smaller_dtype_is_taken(dtype, array):
+def test_an_array_of_no_larger_dtype_is_taken(dtype, array, is_taken):
+  if not is_taken:
+    message = '`argument` .* of type .*(int|float|bool)'
+    with pytest.raises(TypeError, match=message):
+      values.flatten(array, tff.to_type(dtype))
+    return
   (found,) = values.flatten(array, tff.to_type(dtype))
   assert found.dtype == dtype
   assert found == np.asarray(array)
@@ -125,11 +111,9 @@ def test_an_error_names_the_part_of_the_argument():
   type_spec = tff.to_type(
     collections.OrderedDict(x=np.int32, y=[('a', np.int8), ('b', np.int8)])
   )
-  with pytest.raises(TypeError) as error:
+  message = '^`y.b` must be of type int8 and fit in it, found 300.$'
+  with pytest.raises(TypeError, match=message):
     values.flatten(dict(x=1, y=dict(a=1, b=300)), type_spec)
-  assert str(error.value) == (
-    '`y.b` must be of type int8 and fit in it, found 300.'
-  )
 
 
 def test_an_error_names_the_client():
@@ -188,10 +172,7 @@ def test_lists_leave_no_functions_behind():
   elements = [dict(b=1, a=[2.0, b'x']), dict(b=3, a=[4.0, b'y'])]
   (dataset,) = values.flatten(elements, sequence_type)
   found = list(dataset.as_numpy_iterator())
-  assert found == [
-    collections.OrderedDict(b=1, a=(2.0, b'x')),
-    collections.OrderedDict(b=3, a=(4.0, b'y')),
-  ]
+  assert found == [dict(b=1, a=(2.0, b'x')), dict(b=3, a=(4.0, b'y'))]
   # A `tf.function` of a data set would be kept for ever.
   graph = dataset._as_serialized_graph().numpy()
   assert not tf.compat.v1.GraphDef.FromString(graph).library.function

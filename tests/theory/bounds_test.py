@@ -29,11 +29,6 @@ FACTORS = clipping_bias.clipping_factors(
 )
 
 
-def _check_conditions(problem, schedule, constants='corrected'):
-  conditions = bounds.theorem_1_conditions(problem, schedule, constants)
-  assert all(condition.holds for condition in conditions)
-
-
 def test_corrected_terms_by_hand():
   terms = bounds.theorem_1_terms(
     PROBLEM, SCHEDULE, noise_stddev=0.1, factors=FACTORS
@@ -128,65 +123,54 @@ def test_conditions_of_the_statement_by_hand():
   assert conditions[1].limit == math.inf
 
 
-def _terms_by_local_steps(server_rate_steps, **change):
-  """The terms at T = 10¹² with the paper's η_l, for Q = 4 and 400."""
-  terms = []
-  for local_steps in (4, 400):
-    eta_l, eta_g = bounds.standard_learning_rates(
-      smoothness=2.0,
-      clients_per_round=10,
-      local_steps=local_steps,
-      num_rounds=10**12,
-    )
-    schedule = dataclasses.replace(
-      SCHEDULE,
-      local_steps=local_steps,
-      num_rounds=10**12,
-      client_learning_rate=eta_l,
-      server_learning_rate=eta_g * math.sqrt(server_rate_steps / local_steps)
-      if server_rate_steps
-      else eta_g,
-      **change,
-    )
-    _check_conditions(PROBLEM, schedule)
-    terms.append(bounds.theorem_1_terms(PROBLEM, schedule))
-  return terms
+def _terms(num_rounds=10**12, local_steps=4, slower_server=False, **change):
+  """The terms with the paper's rates, or a server's of the root of P."""
+  eta_l, eta_g = bounds.standard_learning_rates(
+    smoothness=2.0,
+    clients_per_round=10,
+    local_steps=local_steps,
+    num_rounds=num_rounds,
+  )
+  schedule = dataclasses.replace(
+    SCHEDULE,
+    local_steps=local_steps,
+    num_rounds=num_rounds,
+    client_learning_rate=eta_l,
+    server_learning_rate=math.sqrt(10) if slower_server else eta_g,
+    **change,
+  )
+  conditions = bounds.theorem_1_conditions(PROBLEM, schedule)
+  assert all(condition.holds for condition in conditions)
+  return bounds.theorem_1_terms(PROBLEM, schedule)
+
+
+def _terms_of_few_and_many_steps(**setting):
+  return [_terms(local_steps=steps, **setting) for steps in (4, 400)]
 
 
 def test_in_full_participation_local_steps_improve_the_rate_by_their_root():
-  few, many = _terms_by_local_steps(None, num_clients=10)
+  few, many = _terms_of_few_and_many_steps(num_clients=10)
   assert few.total / many.total == pytest.approx(10.0, rel=0.01)
 
 
 def test_in_partial_participation_local_steps_worsen_the_rate_by_their_root():
-  few, many = _terms_by_local_steps(None)
+  few, many = _terms_of_few_and_many_steps()
   assert many.client_sampling / few.client_sampling == pytest.approx(10.0)
   assert few.sampling_noise / many.sampling_noise == pytest.approx(10.0)
   assert many.total > few.total
 
 
 def test_with_the_smaller_server_rate_local_steps_do_no_harm():
-  # η_g = √P.
-  few, many = _terms_by_local_steps(1)
+  few, many = _terms_of_few_and_many_steps(slower_server=True)
   assert many.client_sampling == pytest.approx(few.client_sampling)
   assert many.total < few.total
 
 
 def test_bound_falls_with_the_root_of_the_rounds():
-  totals = []
-  for num_rounds in (10**8, 10**10):
-    eta_l, eta_g = bounds.standard_learning_rates(
-      smoothness=2.0, clients_per_round=10, local_steps=4, num_rounds=num_rounds
-    )
-    schedule = dataclasses.replace(
-      SCHEDULE,
-      num_rounds=num_rounds,
-      client_learning_rate=eta_l,
-      server_learning_rate=eta_g,
-    )
-    _check_conditions(PROBLEM, schedule)
-    totals.append(bounds.theorem_1_terms(PROBLEM, schedule).total)
-  assert totals[0] / totals[1] == pytest.approx(10.0, rel=0.01)
+  short, long = (
+    _terms(num_rounds=num_rounds) for num_rounds in (10**8, 10**10)
+  )
+  assert short.total / long.total == pytest.approx(10.0, rel=0.01)
 
 
 @pytest.mark.parametrize(

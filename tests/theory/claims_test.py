@@ -124,31 +124,20 @@ def test_table_1_depends_on_the_learning_rate_at_one_step(rate, expected):
 def test_clipped_sum_is_zero_at_the_stationary_point(
   clipping_norm, steps, share, curvatures, data
 ):
-  minimisers = data.draw(
-    st.lists(
-      st.floats(-5.0, 5.0),
-      min_size=len(curvatures),
-      max_size=len(curvatures),
-    )
-  )
+  minimisers = [data.draw(st.floats(-5.0, 5.0)) for _ in curvatures]
   clients = claims.ScalarClients(tuple(curvatures), tuple(minimisers))
-  rate = share / max(curvatures)
-  low, high = claims.stationary_interval(
-    clients,
+  setting = dict(
     clipping_norm=clipping_norm,
     local_steps=steps,
-    client_learning_rate=rate,
+    client_learning_rate=share / max(curvatures),
   )
+  low, high = claims.stationary_interval(clients, **setting)
   assert low <= high
   for x in (low, high):
-    value = quadratics.clipped_sum(
-      clients.to_linear_regression(),
-      [x],
-      clipping_norm=clipping_norm,
-      local_steps=steps,
-      client_learning_rate=rate,
+    (value,) = quadratics.clipped_sum(
+      clients.to_linear_regression(), [x], **setting
     )
-    assert abs(float(value[0])) <= 1e-7 * max(1.0, clipping_norm)
+    assert abs(value) <= 1e-7 * max(1.0, clipping_norm)
 
 
 def test_two_clients_that_balance_leave_an_interval():
@@ -229,6 +218,16 @@ def test_huberised_loss_of_the_paper_does_not_meet_its_first_case():
   np.testing.assert_allclose(loss, [1.0, 2.0])
 
 
+def _one_step_round(problem, x, clipping_norm, rate):
+  return quadratics.difference_clipping_step(
+    problem,
+    x,
+    clipping_norm=clipping_norm,
+    local_steps=1,
+    client_learning_rate=rate,
+  )
+
+
 @given(
   seed=st.integers(0, 10_000),
   clipping_norm=st.floats(0.01, 5.0),
@@ -245,13 +244,7 @@ def test_claim_2_2_keeps_the_minimiser(seed, clipping_norm, dimension):
   rate = claims.preserving_learning_rate(problem, clipping_norm)
 
   def distance_after_a_round(x):
-    moved = quadratics.difference_clipping_step(
-      problem,
-      x,
-      clipping_norm=clipping_norm,
-      local_steps=1,
-      client_learning_rate=rate,
-    )
+    moved = _one_step_round(problem, x, clipping_norm, rate)
     return np.linalg.norm(moved - minimiser)
 
   scale = 1.0 + np.linalg.norm(minimiser)
@@ -273,15 +266,9 @@ def test_claim_2_2_keeps_the_minimiser(seed, clipping_norm, dimension):
 @settings(max_examples=25, deadline=None)
 def test_claim_2_2_reaches_the_minimiser_on_a_line(clipping_norm, start):
   problem = claims.TABLE_1_CLIENTS.to_linear_regression()
-  reached = _rest(
-    quadratics.difference_clipping_step,
-    problem,
-    start,
-    clipping_norm=clipping_norm,
-    local_steps=1,
-    client_learning_rate=claims.preserving_learning_rate(
-      problem, clipping_norm
-    ),
+  rate = claims.preserving_learning_rate(problem, clipping_norm)
+  (reached,) = quadratics.iterate(
+    lambda x: _one_step_round(problem, x, clipping_norm, rate), [start]
   )
   assert abs(reached) < 1e-6
 
@@ -296,9 +283,7 @@ def test_in_two_dimensions_the_preserving_rate_can_lead_away():
   rate = claims.preserving_learning_rate(problem, 1.0)
   assert rate == pytest.approx(0.02, rel=1e-3)
   x = np.array([5.0, 100.0])
-  moved = quadratics.difference_clipping_step(
-    problem, x, clipping_norm=1.0, local_steps=1, client_learning_rate=rate
-  )
+  moved = _one_step_round(problem, x, 1.0, rate)
   # x_2 rises by about (0.48 − 0.05)/2, while x_1 falls by 1/2.
   np.testing.assert_allclose(moved, [4.5, 100.21], atol=0.01)
   assert np.linalg.norm(moved) > np.linalg.norm(x)

@@ -34,16 +34,15 @@ def test_implied_constant_gives_the_noise_of_each_client():
 
 
 @pytest.mark.parametrize(
-  ('change', 'error', 'message'),
+  ('change', 'message'),
   [
-    ({'v': 0}, ValueError, '`v` must be positive'),
-    ({'num_rounds': 1.5}, TypeError, '`num_rounds` must be an integer'),
-    ({'target_delta': 1}, ValueError, '`target_delta` must be between 0'),
-    ({'clients_per_round': 2000}, ValueError, '`clients_per_round` must be at'),
+    ({'v': 0}, '`v` must be positive'),
+    ({'num_rounds': 1.5}, '`num_rounds` must be an integer'),
+    ({'target_delta': 1}, '`target_delta` must be between 0'),
+    ({'clients_per_round': 2000}, '`clients_per_round` must be at'),
   ],
 )
-def test_bad_argument_raises(change, error, message):
-  with pytest.raises(error, match=message):
-    theorem_2.theorem_2_stddev(
-      **{'clipping_norm': 1, 'v': 1, **PAPER, **change}
-    )
+def test_bad_argument_raises(change, message):
+  given = {'clipping_norm': 1, 'v': 1, **PAPER, **change}
+  with pytest.raises((TypeError, ValueError), match=message):
+    theorem_2.theorem_2_stddev(**given)

@@ -7,20 +7,19 @@ import numpy as np
 import pytest
 
 from tests.privacy.paper import build_plan
-from tff_clipping.privacy import PrivacyPlan, Relation, audit
+from tff_clipping.privacy import Relation, audit
 
 
-def _plan(sampling='poisson', **kwargs):
-  arguments = dict(
+def _plan(sampling='poisson', **changes):
+  setting = dict(
     num_clients=2000,
     clients_per_round=1000,
     num_rounds=3,
     target_delta=1e-4,
     noise_multiplier=2.0,
-    sampling=sampling,
     accountant='pld' if sampling == 'fixed_size' else 'rdp',
   )
-  return PrivacyPlan(**{**arguments, **kwargs})
+  return build_plan(sampling=sampling, **setting | changes)
 
 
 def _canaries(plan, num_canaries=1024):

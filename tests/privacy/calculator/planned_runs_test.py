@@ -12,29 +12,16 @@ from tests.privacy.budget_commands import (
   check_refused,
   run_here,
 )
-from tests.privacy.paper import compose_plans
+from tests.privacy.paper import build_plan, compose_plans
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import rounding
 
 FLAGS = (*PAPER, '--num_rounds=20', '--noise_multiplier=1.5')
 PLANS = [
-  privacy.PrivacyPlan(
-    num_clients=1920,
-    clients_per_round=80,
-    target_delta=1e-5,
-    num_rounds=num_rounds,
-    noise_multiplier=noise,
-  )
+  build_plan(num_rounds=num_rounds, noise_multiplier=noise)
   for num_rounds, noise in ((1, 3.0), (20, 1.5), (5, 2.0))
 ]
-FIXED = privacy.PrivacyPlan(
-  num_clients=1000,
-  clients_per_round=100,
-  target_delta=1e-4,
-  num_rounds=10,
-  noise_multiplier=4.0,
-  sampling='fixed_size',
-)
+FIXED = build_plan(num_rounds=10, noise_multiplier=4.0, sampling='fixed_size')
 
 
 @pytest.fixture(name='files')
@@ -89,16 +76,14 @@ def test_each_run_alone_costs_less_than_all_of_them(capsys, tmp_path):
 
 
 def test_what_is_no_plan_is_one_line(capsys, tmp_path):
-  other = tmp_path / 'other.json'
-  other.write_text('{"format": 7}')
-  damaged = tmp_path / 'damaged.json'
-  damaged.write_text('{"plan"')
-  for arguments, message in (
-    ([f'--together={tmp_path}/none'], '--together must be files that can be'),
-    ([f'--together={other}'], '--together must be plans, found another file'),
-    ([f'--together={damaged}'], '--together must be plans, found another file'),
+  (tmp_path / 'other').write_text('{"format": 7}')
+  (tmp_path / 'damaged').write_text('{"plan"')
+  for name, message in (
+    ('none', '--together must be files that can be'),
+    ('other', '--together must be plans, found another file'),
+    ('damaged', '--together must be plans, found another file'),
   ):
-    check_refused(capsys, message, *arguments)
+    check_refused(capsys, message, f'--together={tmp_path / name}')
 
 
 @pytest.mark.parametrize(

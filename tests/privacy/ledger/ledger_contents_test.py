@@ -47,25 +47,6 @@ def test_reads_again_what_was_written_in_between(path, monkeypatch):
   assert len(calls) == 4
 
 
-def test_a_line_that_is_not_sealed_yet_counts(path):
-  # Between the line and its seal: as a run that is killed there counts it.
-  seal = path.with_name('ledger.jsonl.seal')
-  charge(path, [1])
-  sealed = seal.read_bytes()
-  charge(path, [2])
-  seal.write_bytes(sealed)
-  assert privacy.read_ledger(path).num_releases == 2
-
-
-def test_a_line_that_was_cut_short_counts_and_stays(path):
-  charge(path, [1])
-  with open(path, 'ab') as file:
-    file.write(b'{"line":3,"kind":"rel')
-  before = read_files(path.parent)
-  assert privacy.read_ledger(path).num_releases == 2
-  assert read_files(path.parent) == before
-
-
 def test_the_plan_of_a_run_that_goes_on_is_read(path):
   settings = {**SETTING, 'target_epsilon': 4.0}
   del settings['noise_multiplier']

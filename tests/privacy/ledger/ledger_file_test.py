@@ -199,9 +199,13 @@ def test_every_cut_of_the_last_write_counts_as_a_release(path):
   seal, size = seal_path.read_bytes(), path.stat().st_size
   charge(path, [1])
   data = path.read_bytes()
+  # The last one is between the line and its seal.
   for cut in [*range(size + 1, len(data), 23), len(data) - 1, len(data)]:
     path.write_bytes(data[:cut])
     seal_path.write_bytes(seal)
+    # Who reads it leaves it as it is.
+    assert privacy.read_ledger(path).num_releases == 2
+    assert (path.read_bytes(), seal_path.read_bytes()) == (data[:cut], seal)
     with privacy.PrivacyLedger(path, PLAN) as ledger:
       assert ledger.num_releases == 2
 

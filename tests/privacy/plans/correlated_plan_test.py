@@ -113,11 +113,8 @@ def test_banded_noise_is_amplified_by_sampling_within_groups():
   assert noise == pytest.approx(plan.noise_multiplier / norm, rel=1e-14)
   assert plan.relation is privacy.Relation.ZERO_OUT
   expected = privacy.compute_epsilon(
-    num_clients=1920,
-    clients_per_round=480,
-    num_rounds=17,
+    **PAPER | {'clients_per_round': 480, 'num_rounds': 17},
     noise_multiplier=3.0 / norm,
-    target_delta=1e-5,
     accountant='pld',
   )
   assert plan.epsilon == pytest.approx(expected, rel=1e-9)
@@ -147,19 +144,17 @@ def test_json_round_trip(setting):
 
 
 @pytest.mark.parametrize(
-  ('changes', 'error', 'message'),
+  ('changes', 'message'),
   [
-    ({'min_separation': 25}, ValueError, '`min_separation` must be at most 24'),
-    ({'sampling': 'poisson'}, ValueError, "`sampling` must be one of 'min_sep"),
-    ({'num_rounds': 101}, ValueError, '`num_rounds` must be at most 100'),
-    ({'strategy': 'blt'}, TypeError, '`strategy` must be a NoiseStrategy'),
+    ({'min_separation': 25}, '`min_separation` must be at most 24'),
+    ({'sampling': 'poisson'}, "`sampling` must be one of 'min_sep"),
+    ({'num_rounds': 101}, '`num_rounds` must be at most 100'),
+    ({'strategy': 'blt'}, '`strategy` must be a NoiseStrategy'),
     # Only as many bands as groups gain from sampling.
-    *(
-      ({**GROUPED, 'strategy': each}, ValueError, 'banded, with at most `min_s')
-      for each in (BLT, build_bands(7))
-    ),
+    ({**GROUPED, 'strategy': BLT}, 'banded, with at most `min_s'),
+    ({**GROUPED, 'strategy': build_bands(7)}, 'banded, with at most `min_s'),
   ],
 )
-def test_bad_plans_raise(changes, error, message):
-  with pytest.raises(error, match=message):
+def test_bad_plans_raise(changes, message):
+  with pytest.raises((TypeError, ValueError), match=message):
     build_plan(**changes)

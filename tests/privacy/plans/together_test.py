@@ -11,35 +11,30 @@ from tff_clipping import privacy
 
 DELTA = 1e-6
 # Unlike in all that a plan may differ in.
-RUNS = [
-  dict(num_clients=20_000, clients_per_round=400, num_rounds=30, noise=1.1),
-  dict(num_clients=5_000, clients_per_round=50, num_rounds=80, noise=0.9),
-  dict(num_clients=20_000, clients_per_round=200, num_rounds=15, noise=0.8),
+PLANS = [
+  privacy.PrivacyPlan(
+    num_clients=num_clients,
+    clients_per_round=cohort,
+    num_rounds=num_rounds,
+    noise_multiplier=noise,
+    target_delta=DELTA,
+  )
+  for num_clients, cohort, num_rounds, noise in (
+    (20_000, 400, 30, 1.1),
+    (5_000, 50, 80, 0.9),
+    (20_000, 200, 15, 0.8),
+  )
 ]
-
-
-def build_plans(accountant):
-  return [
-    privacy.PrivacyPlan(
-      num_clients=run['num_clients'],
-      clients_per_round=run['clients_per_round'],
-      num_rounds=run['num_rounds'],
-      noise_multiplier=run['noise'],
-      target_delta=DELTA,
-      accountant=accountant,
-    )
-    for run in RUNS
-  ]
 
 
 def compose_by_library(accountant):
   """Adds the events up by dp_accounting alone."""
-  for run in RUNS:
+  for plan in PLANS:
     event = dp_accounting.PoissonSampledDpEvent(
-      run['clients_per_round'] / run['num_clients'],
-      dp_accounting.GaussianDpEvent(run['noise']),
+      plan.clients_per_round / plan.num_clients,
+      dp_accounting.GaussianDpEvent(plan.noise_multiplier),
     )
-    accountant.compose(event, run['num_rounds'])
+    accountant.compose(event, plan.num_rounds)
   return accountant.get_epsilon(DELTA)
 
 
@@ -54,7 +49,7 @@ def compose_by_library(accountant):
   ],
 )
 def test_runs_cost_together_what_dp_accounting_says(accountant, library):
-  plans = build_plans(accountant)
+  plans = [dataclasses.replace(each, accountant=accountant) for each in PLANS]
   cost = compose_plans(plans)
   expected = compose_by_library(library())
   assert cost.epsilon == pytest.approx(expected, rel=5e-3)
@@ -63,12 +58,12 @@ def test_runs_cost_together_what_dp_accounting_says(accountant, library):
   alone = [plan.epsilon for plan in plans]
   assert max(alone) < cost.epsilon < sum(alone)
   # The same by a flag, whatever the plans are charged by.
-  asked = compose_plans(build_plans('rdp'), accountant=accountant)
+  asked = compose_plans(PLANS, accountant=accountant)
   assert asked.epsilon == cost.epsilon
 
 
 def test_what_cannot_be_added_up_raises():
-  plan = build_plans('rdp')[0]
+  plan = PLANS[0]
   with pytest.raises(ValueError, match='`runs` must be at least one'):
     compose_plans([])
   other = dataclasses.replace(plan, sampling='fixed_size', noise_multiplier=5)

@@ -15,51 +15,33 @@ def test_without_ray_the_extra_is_named(monkeypatch):
     'find_spec',
     lambda name: None if name == 'ray' else find_spec(name),
   )
-  with pytest.raises(ModuleNotFoundError) as error:
+  with pytest.raises(ModuleNotFoundError, match=r"pip install '.\[cluster\]'"):
     runtime.set_ray_context()
-  assert "pip install '.[cluster]'" in str(error.value)
 
 
 def test_nobody_at_the_address_is_said_at_once():
   with socket.socket() as unused:
     unused.bind(('127.0.0.1', 0))
     address = f'127.0.0.1:{unused.getsockname()[1]}'
-    with pytest.raises(runtime.ClusterError, match='ray start --head') as error:
+    message = f'{address} .*ray start --head'
+    with pytest.raises(runtime.ClusterError, match=message):
       runtime.set_ray_context(address=address)
-  assert address in str(error.value)
-
-
-_COUNTS = ('num_workers', 'threads_per_worker', 'num_shards')
 
 
 @pytest.mark.parametrize(
-  ('arguments', 'error', 'message'),
+  ('name', 'values'),
   [
-    *(
-      ({'address': address}, ValueError, '`address` must be')
-      for address in ('somewhere', '10.0.0.1', 'ray://10.0.0.1:10001', ':1', '')
-    ),
-    *(
-      ({name: value}, error, f'`{name}` must be')
-      for name in _COUNTS
-      for value, error in ((0, ValueError), (1.5, TypeError), (True, TypeError))
-    ),
-    *(
-      ({'max_client_seconds': value}, error, '`max_client_seconds` must be')
-      for value, error in (
-        (0, ValueError),
-        (float('nan'), ValueError),
-        ('1', TypeError),
-      )
-    ),
-    ({'num_gpus': -1}, ValueError, '`num_gpus` must'),
-    (
-      {'required_paths': ['store']},
-      ValueError,
-      '`required_paths` must be absolute',
-    ),
+    ('address', ['somewhere', '10.0.0.1', 'ray://10.0.0.1:10001', ':1', '']),
+    ('num_workers', [0, 1.5, True]),
+    ('threads_per_worker', [0, 1.5, True]),
+    ('num_shards', [0, 1.5, True]),
+    ('max_client_seconds', [0, float('nan'), '1']),
+    ('num_gpus', [-1]),
+    # Not an absolute path.
+    ('required_paths', [['store']]),
   ],
 )
-def test_bad_arguments_are_refused(arguments, error, message):
-  with pytest.raises(error, match=message):
-    runtime.set_ray_context(**arguments)
+def test_bad_arguments_are_refused(name, values):
+  for value in values:
+    with pytest.raises((TypeError, ValueError), match=f'`{name}` must be'):
+      runtime.set_ray_context(**{name: value})
