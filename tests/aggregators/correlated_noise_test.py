@@ -130,9 +130,7 @@ def test_a_run_goes_on_from_a_state_that_was_kept():
     results.append(output.result)
   # As a checkpoint does: plain arrays, and a process that is built anew.
   state = tf.nest.map_structure(np.array, states[3])
-  rebuilt = aggregators.correlated_noise_factory(
-    strategy, _STDDEV, noise_key=(1, 2)
-  ).create(_VECTOR)
+  rebuilt = _process.__wrapped__(strategy, (1, 2))
   np.testing.assert_array_equal(rebuilt.next(state, []).result, results[3])
 
 
@@ -145,9 +143,7 @@ def test_one_round_more_than_planned_is_refused(strategy):
 
 def test_the_rounding_of_earlier_noises_is_paid_for(monkeypatch):
   def measure():
-    process = aggregators.correlated_noise_factory(
-      _STRATEGIES['banded'], _STDDEV, noise_key=(1, 2)
-    ).create(_VECTOR)
+    process = _process.__wrapped__(_STRATEGIES['banded'], (1, 2))
     return np.std(_run(process, 1)[0][0])
 
   usual = measure()

@@ -34,11 +34,7 @@ def sensitivity(
 ) -> float:
   """Returns the largest norm of a sum of columns that a client may be in.
 
-  Args:
-    matrix: C, with a column for each round.
-    participation: The rounds that a client may take part in.
-    with_signs: Whether contributions of -1 are tried too. Without, it is right
-      for matrices without negative elements alone.
+  Without signs, it is right for matrices without negative elements alone.
   """
   largest = 0.0
   for chosen in patterns(matrix.shape[1], participation):

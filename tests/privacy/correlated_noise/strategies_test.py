@@ -173,17 +173,18 @@ def test_strategies_are_read_as_they_were_written(strategy):
 
 
 @pytest.mark.parametrize(
-  ('value', 'error', 'message'),
+  ('value', 'message'),
   [
-    ({'kind': 'dense'}, ValueError, '`kind` must be one of'),
-    (3, TypeError, '`value` must be a mapping'),
-    ({'kind': 'tree'}, gone.GoneError, "`kind` 'tree' .* went in 0.3.0"),
-    ({'kind': 'restarted'}, gone.GoneError, "'restarted' .* went in 0.3.0"),
+    ({'kind': 'dense'}, '`kind` must be one of'),
+    (3, '`value` must be a mapping'),
+    ({'kind': 'tree'}, "`kind` 'tree' .* went in 0.3.0"),
+    ({'kind': 'restarted'}, "'restarted' .* went in 0.3.0"),
   ],
 )
-def test_files_of_no_strategy_are_refused(value, error, message):
-  with pytest.raises(error, match=message):
+def test_files_of_no_strategy_are_refused(value, message):
+  with pytest.raises((TypeError, ValueError), match=message) as caught:
     correlated_noise.strategy_from_json(value)
+  assert isinstance(caught.value, gone.GoneError) == ('went' in message)
 
 
 @pytest.mark.parametrize('num_rounds', [1, 5, 8])

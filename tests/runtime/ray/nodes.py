@@ -30,11 +30,7 @@ from tff_clipping import runtime
 
 
 def main(folder_name: str) -> None:
-  """Starts two nodes, of which one lacks a path, and kills one after the other.
-
-  Args:
-    folder_name: An empty folder.
-  """
+  """Starts two nodes, one of which lacks a path, and kills both in turn."""
   logging.getLogger('tff_clipping').addHandler(_Printer())
   folder = pathlib.Path(folder_name)
   (folder / 'first' / 'store').mkdir(parents=True)
