@@ -45,7 +45,7 @@ def _next(recurrence, stddev, round_num, slots, key=(1, 2)):
 
 
 def _replay(monkeypatch, recurrence, stddev, noises, keep=lambda slots: slots):
-  """Returns the means of rounds whose noises are these, [T, d], and the slots."""
+  """Returns the means of rounds with these noises, [T, d], and the slots."""
   slots = tf.zeros([recurrence.num_slots, noises.shape[1]], tf.float64)
   means, draws = [], []
   with monkeypatch.context() as patch:
