@@ -218,12 +218,6 @@ _secure_sum = functools.partial(
 _per_layer = functools.partial(_dp_mean, clipping_norm=[0.3, 0.4])
 
 
-def _of_tff(parameters, _):
-  return tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
-    parameters.noise_multiplier, parameters.clients_per_round, _CLIP
-  )
-
-
 @pytest.mark.parametrize(
   ('sound', 'sampling'),
   [
@@ -238,9 +232,7 @@ def _of_tff(parameters, _):
         (_local_noise, 'fixed_size'),
         (_per_layer, 'poisson'),
         (_adaptive, 'poisson'),
-        (_of_tff, 'none'),
         (_distributed, 'fixed_size'),
-        (_distributed, 'none'),
       )
     ),
   ],

@@ -27,9 +27,7 @@ def _process(num_clients):
   return _factory(1.5, num_clients).create(_VECTOR)
 
 
-@pytest.mark.parametrize(
-  'num_clients', [1, 5, pytest.param(16, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('num_clients', [1, 5])
 def test_release_has_the_noise_of_all_shares(num_clients):
   output = first_round(_process(num_clients), [_ZEROS] * num_clients)
   check_is_gaussian(output.result, 1.5)

@@ -72,20 +72,12 @@ def test_dp_mean_uses_its_sum_factory():
     ),
   ],
 )
-@pytest.mark.parametrize(
-  'dtype',
-  [
-    pytest.param(np.float16, marks=pytest.mark.slow),
-    tf.bfloat16.as_numpy_dtype,
-  ],
-)
 def test_a_mean_in_16_bits_is_summed_and_divided_in_more(
-  factory, num_clients, mean, dtype
+  factory, num_clients, mean
 ):
-  process = factory.create(tff.TensorType(dtype, [1]))
-  output = process.next(
-    process.initialize(), [np.array([0.01], dtype)] * num_clients
-  )
-  assert output.result.dtype == dtype
+  dtype = tf.bfloat16.as_numpy_dtype
+  values = [np.array([0.01], dtype)] * num_clients
+  result = run(factory, values, tff.TensorType(dtype, [1])).result
+  assert result.dtype == dtype
   # One rounding to 8 bits, of each value and of the mean.
-  assert float(output.result[0]) == pytest.approx(mean, rel=2**-6)
+  assert float(result[0]) == pytest.approx(mean, rel=2**-6)

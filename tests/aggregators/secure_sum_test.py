@@ -39,7 +39,7 @@ def test_noise_at_the_clients_widens_the_bound():
   'clip',
   [
     1 / 3,
-    *(pytest.param(c, marks=pytest.mark.slow) for c in (0.1, 1.0, 7e-9, 3e10)),
+    *(pytest.param(c, marks=pytest.mark.slow) for c in (7e-9, 3e10)),
   ],
 )
 def test_clipped_values_are_never_out_of_bounds(clip):
