@@ -10,11 +10,12 @@ A new algorithm is a function that returns its aggregator, and a line of
 """
 
 import dataclasses
+import functools
 import inspect
 import math
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow_federated as tff
 
@@ -77,20 +78,6 @@ def secret_seeds(config: Config) -> tuple[str, ...]:
   return tuple(drawn)
 
 
-class Rule(NamedTuple):
-  """What settings that go together hold.
-
-  Attributes:
-    holds: Whether the rule holds.
-    setting: The setting that breaks it.
-    must: What the setting must be, as the end of a sentence.
-  """
-
-  holds: Any
-  setting: str
-  must: str
-
-
 def check(config: Config) -> None:
   """Raises a ValueError unless the settings go together.
 
@@ -112,178 +99,156 @@ def check(config: Config) -> None:
     clippings = clippings[:1]
   elif c.aggregation == 'secure':
     clippings = clippings[:2]
+  rule = functools.partial(_check_rule, c)
 
-  def only(setting: str, holds: Any, where: str) -> Rule:
+  def only(setting: str, holds: Any, where: str) -> None:
     """The rule that a setting is given only where it has an effect."""
-    is_given = (
-      getattr(c, setting) != Config.__dataclass_fields__[setting].default
-    )
-    return Rule(
-      holds or not is_given, setting, f'must be given for {where} only'
-    )
+    default = Config.__dataclass_fields__[setting].default
+    is_default = getattr(c, setting) == default
+    rule(setting, holds or is_default, f'must be given for {where} only')
 
-  _check_rules(
-    c,
-    Rule(
-      c.algorithm in ALGORITHMS,
-      'algorithm',
-      f'must be one of {", ".join(ALGORITHMS)}',
-    ),
-    # Data and cohorts.
-    Rule(
-      c.num_clients is None or c.clients_per_round <= c.num_clients,
-      'clients_per_round',
-      f'must be at most the {c.num_clients} clients that there are',
-    ),
-    Rule(
-      len(set(c.update_rounds)) == len(c.update_rounds)
-      and max(c.update_rounds, default=0) < c.num_rounds,
-      'update_rounds',
-      'must be different rounds below `num_rounds`, counted from 0',
-    ),
-    Rule(
-      c.sampling in _SAMPLINGS[noise],
-      'sampling',
-      f'must be one of {", ".join(_SAMPLINGS[noise])} for {noise}',
-    ),
-    only(
-      'min_separation',
-      c.sampling in _IN_TURNS,
-      f'`sampling` {", ".join(_IN_TURNS)}',
-    ),
-    # Clipping.
-    only('clipping_norm', c.algorithm != 'fed_avg', 'an algorithm that clips'),
-    only(
-      'clipping_norm_from', clips_updates, 'an algorithm that clips updates'
-    ),
-    Rule(
-      c.algorithm == 'fed_avg' or is_own or has_norm,
-      'clipping_norm',
-      'must be given: as a number, which for adaptive `clipping` may be a '
-      'rough guess; or by `clipping_norm_from`, from a run of fed_avg (half of '
-      'the mean norm of its updates, an exact figure with which nothing is '
-      'guaranteed) or from a private run with `clipping` adaptive, whose '
-      'epsilon is spent too',
-    ),
-    Rule(
-      c.clipping_norm is None or c.clipping_norm_from is None,
-      'clipping_norm',
-      'and `clipping_norm_from` exclude each other',
-    ),
-    *(
-      only(
-        setting,
-        clips_updates and not is_own,
-        'an algorithm that clips updates, and without `aggregator`,',
-      )
-      for setting in ('clipping', 'aggregation')
-    ),
-    Rule(
-      c.clipping in clippings,
-      'clipping',
-      f'must be {" or ".join(clippings)} for `aggregation` {c.aggregation} and '
-      f'`mechanism` {c.mechanism}',
-    ),
-    Rule(
-      not is_distributed or noise == independent,
-      'aggregation',
-      f'must be plain or secure but for {independent}',
-    ),
-    # The paper's cohorts are charged by pld.
-    Rule(
-      not is_distributed or (c.accountant == 'rdp' and c.sampling != 'paper'),
-      'aggregation',
-      'must not be distributed for `accountant` pld and `sampling` paper: pld '
-      'is not proved for sampled noise in integers',
-    ),
-    only('sum_bits', is_distributed, '`aggregation` distributed'),
-    only(
-      'aggregator',
-      c.algorithm != 'model_clipping_fed_avg',
-      'fed_avg, ce_fed_avg and dp_fed_avg',
-    ),
-    # Privacy.
-    *(
-      only(setting, has_noise, 'dp_fed_avg, which adds noise,')
-      for setting in (
-        *('target_epsilon', 'target_delta', 'noise_multiplier', 'mechanism'),
-        *('noise_clients_per_round', 'audit_canaries'),
-      )
-    ),
-    Rule(
-      not has_noise or c.target_delta is not None,
-      'target_delta',
-      'must be given for dp_fed_avg',
-    ),
-    Rule(
-      not has_noise
-      or (c.target_epsilon is None) != (c.noise_multiplier is None),
-      'target_epsilon',
-      'or `noise_multiplier` must be given for dp_fed_avg, and not both',
-    ),
-    Rule(
-      not (is_own and is_correlated(c)),
-      'mechanism',
-      f'must be gaussian for `aggregator`, whose plan charges {independent}',
-    ),
-    Rule(
-      c.audit_canaries is None
-      or (
-        not (is_correlated(c) or is_distributed or c.simulation_diagnostics)
-        and c.clipping != 'adaptive'
-        and has_norm
-      ),
-      'audit_canaries',
-      f'must be given for {independent}, from the server, with a given '
-      'constant clipping norm, and without `simulation_diagnostics`',
-    ),
-    Rule(
-      c.noise_clients_per_round is None
-      or (
-        not (is_correlated(c) or is_distributed or is_own)
-        and c.sampling in ('poisson', 'fixed_size')
-        and c.audit_canaries is None
-      ),
-      'noise_clients_per_round',
-      f'must be given for {independent}, from the server, with `sampling` '
-      'poisson or fixed_size, and without `aggregator` and `audit_canaries`',
-    ),
-    # Others.
-    only('proximal_mu', c.local_step == 'proximal', '`local_step` proximal'),
-    only('num_workers', c.runtime != 'in_process', 'a `runtime` on Ray'),
+  choices = ', '.join(ALGORITHMS)
+  rule('algorithm', c.algorithm in ALGORITHMS, f'must be one of {choices}')
+
+  # Data and cohorts.
+  rule(
+    'clients_per_round',
+    c.num_clients is None or c.clients_per_round <= c.num_clients,
+    f'must be at most the {c.num_clients} clients that there are',
   )
+  rule(
+    'update_rounds',
+    len(set(c.update_rounds)) == len(c.update_rounds)
+    and max(c.update_rounds, default=0) < c.num_rounds,
+    'must be different rounds below `num_rounds`, counted from 0',
+  )
+  rule(
+    'sampling',
+    c.sampling in _SAMPLINGS[noise],
+    f'must be one of {", ".join(_SAMPLINGS[noise])} for {noise}',
+  )
+  in_turns = f'`sampling` {", ".join(_IN_TURNS)}'
+  only('min_separation', c.sampling in _IN_TURNS, in_turns)
+
+  # Clipping.
+  only('clipping_norm', c.algorithm != 'fed_avg', 'an algorithm that clips')
+  only('clipping_norm_from', clips_updates, 'an algorithm that clips updates')
+  rule(
+    'clipping_norm',
+    c.algorithm == 'fed_avg' or is_own or has_norm,
+    'must be given: as a number, which for adaptive `clipping` may be a '
+    'rough guess; or by `clipping_norm_from`, from a run of fed_avg (half of '
+    'the mean norm of its updates, an exact figure with which nothing is '
+    'guaranteed) or from a private run with `clipping` adaptive, whose '
+    'epsilon is spent too',
+  )
+  rule(
+    'clipping_norm',
+    c.clipping_norm is None or c.clipping_norm_from is None,
+    'and `clipping_norm_from` exclude each other',
+  )
+  for setting in ('clipping', 'aggregation'):
+    only(
+      setting,
+      clips_updates and not is_own,
+      'an algorithm that clips updates, and without `aggregator`,',
+    )
+  rule(
+    'clipping',
+    c.clipping in clippings,
+    f'must be {" or ".join(clippings)} for `aggregation` {c.aggregation} and '
+    f'`mechanism` {c.mechanism}',
+  )
+  rule(
+    'aggregation',
+    not is_distributed or noise == independent,
+    f'must be plain or secure but for {independent}',
+  )
+  # The paper's cohorts are charged by pld.
+  rule(
+    'aggregation',
+    not is_distributed or (c.accountant == 'rdp' and c.sampling != 'paper'),
+    'must not be distributed for `accountant` pld and `sampling` paper: pld '
+    'is not proved for sampled noise in integers',
+  )
+  only('sum_bits', is_distributed, '`aggregation` distributed')
+  takes_aggregator = c.algorithm != 'model_clipping_fed_avg'
+  only('aggregator', takes_aggregator, 'fed_avg, ce_fed_avg and dp_fed_avg')
+
+  # Privacy.
+  for setting in (
+    *('target_epsilon', 'target_delta', 'noise_multiplier', 'mechanism'),
+    *('noise_clients_per_round', 'audit_canaries'),
+  ):
+    only(setting, has_noise, 'dp_fed_avg, which adds noise,')
+  if has_noise:
+    has_delta = c.target_delta is not None
+    rule('target_delta', has_delta, 'must be given for dp_fed_avg')
+    rule(
+      'target_epsilon',
+      (c.target_epsilon is None) != (c.noise_multiplier is None),
+      'or `noise_multiplier` must be given for dp_fed_avg, and not both',
+    )
+  rule(
+    'mechanism',
+    not (is_own and is_correlated(c)),
+    f'must be gaussian for `aggregator`, whose plan charges {independent}',
+  )
+  rule(
+    'audit_canaries',
+    c.audit_canaries is None
+    or (
+      not (is_correlated(c) or is_distributed or c.simulation_diagnostics)
+      and c.clipping != 'adaptive'
+      and has_norm
+    ),
+    f'must be given for {independent}, from the server, with a given '
+    'constant clipping norm, and without `simulation_diagnostics`',
+  )
+  rule(
+    'noise_clients_per_round',
+    c.noise_clients_per_round is None
+    or (
+      not (is_correlated(c) or is_distributed or is_own)
+      and c.sampling in ('poisson', 'fixed_size')
+      and c.audit_canaries is None
+    ),
+    f'must be given for {independent}, from the server, with `sampling` '
+    'poisson or fixed_size, and without `aggregator` and `audit_canaries`',
+  )
+
+  # Others.
+  only('proximal_mu', c.local_step == 'proximal', '`local_step` proximal')
+  only('num_workers', c.runtime != 'in_process', 'a `runtime` on Ray')
 
 
 def _check_keeping(config: Config) -> None:
   """Raises if clients cannot keep something under the settings."""
-  where = 'for a `local_step` whose clients keep something'
-  _check_rules(
-    config,
-    # What is kept follows updates that are cut to c.
-    Rule(config.clipping == 'fixed', 'clipping', f'must be fixed {where}'),
-    Rule(config.aggregator is None, 'aggregator', f'must not be given {where}'),
-    # Canaries keep nothing.
-    Rule(
-      config.audit_canaries is None,
-      'audit_canaries',
-      f'must not be given {where}',
-    ),
-    Rule(
-      not is_private(config) or config.sampling in _SAMPLINGS_TO_KEEP_UNDER,
-      'sampling',
-      f'must be one of {", ".join(_SAMPLINGS_TO_KEEP_UNDER)} {where}: what '
-      'they send tells who took part in earlier rounds, and no amplification '
-      'by that sampling is proved then',
-    ),
+  c, where = config, 'for a `local_step` whose clients keep something'
+  # What is kept follows updates that are cut to c.
+  _check_rule(c, 'clipping', c.clipping == 'fixed', f'must be fixed {where}')
+  # Canaries keep nothing.
+  for setting in ('aggregator', 'audit_canaries'):
+    is_absent = getattr(c, setting) is None
+    _check_rule(c, setting, is_absent, f'must not be given {where}')
+  _check_rule(
+    c,
+    'sampling',
+    not is_private(c) or c.sampling in _SAMPLINGS_TO_KEEP_UNDER,
+    f'must be one of {", ".join(_SAMPLINGS_TO_KEEP_UNDER)} {where}: what '
+    'they send tells who took part in earlier rounds, and no amplification '
+    'by that sampling is proved then',
   )
 
 
-def _check_rules(config: Config, *rules: Rule) -> None:
-  for rule in rules:
-    if not rule.holds:
-      found = getattr(config, rule.setting)
-      shown = 'none' if found is None else found
-      raise ValueError(f'`{rule.setting}` {rule.must}, found {shown}.')
+def _check_rule(config: Config, setting: str, holds: Any, must: str) -> None:
+  """Raises unless a rule holds: what a setting must be ends a sentence."""
+  if not holds:
+    found = getattr(config, setting)
+    if callable(found):
+      found = named_functions.name_of(found)
+    shown = 'none' if found is None else found
+    raise ValueError(f'`{setting}` {must}, found {shown}.')
 
 
 def _min_separation(config: Config) -> int:

@@ -25,7 +25,6 @@ import dataclasses
 import json
 import pathlib
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -64,12 +63,12 @@ def main() -> int:
     print(f'{config.algorithm}: starting TensorFlow ...', file=sys.stderr)
   with command_line.importing():
     from tasks.running import run
+    from tff_clipping import runtime
+    from tff_clipping.programs.training.training_program import RoundError
 
   try:
     result = run.run(config, name=name)
-  except RuntimeError as e:
-    if not _is_explained(e):
-      traceback.print_exc()
+  except (RoundError, runtime.ClusterError) as e:
     command_line.print_error(e)
     return 1
   measured = run.describe_test(config)
@@ -146,15 +145,6 @@ def read_flags(
   settings.setdefault('output_dir', str(pathlib.Path('runs') / run.name))
   name = dataclasses.asdict(run) if NOT_OF_THE_ROW.issuperset(given) else None
   return config_lib.Config(**settings), name
-
-
-def _is_explained(error: Exception) -> bool:
-  """Returns whether the message says all: a cluster or a check failed."""
-  from tff_clipping import runtime
-
-  return any(
-    isinstance(e, runtime.ClusterError) for e in (error, error.__cause__)
-  ) or str(error) == str(error.__cause__)
 
 
 if __name__ == '__main__':

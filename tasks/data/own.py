@@ -1,7 +1,4 @@
-"""Data as arrays, a .npz or .csv file, or a user's function.
-
-docs/data.md says what the arrays may hold.
-"""
+"""Data as arrays, a .npz or .csv file, or a user's function."""
 
 import collections
 import functools
@@ -62,7 +59,7 @@ def create_task(
   kinds: str = CLASSES,
   source: str = 'arrays',
 ) -> Task:
-  """Makes a task of arrays.
+  """Makes a task of arrays, of which docs/data.md says what they hold.
 
   Without a test set, a tenth of the examples, drawn at random but always the
   same, is held out as one. The held-out examples are clients' data: a private
@@ -72,22 +69,16 @@ def create_task(
     name: What the task is called.
     split: How to split the training examples over clients; 'natural' is by
       `client`.
-    x: [n, ...] numbers. uint8 stays as it is, other integers become int32,
-      floating-point numbers float32.
-    y: int [n], the classes from 0; or [n, length], a label for each position;
-      or what `kinds` says.
-    client: [n], whose example each is: whole numbers from 0, or strings; see
-      `client_ids`.
+    x: [n, ...] numbers.
+    y: [n, ...], what `kinds` says.
+    client: [n], whose example each is; see `client_ids`.
     x_test: [m, ...], of the shape of `x`; given with `y_test`.
     y_test: As `y`, [m, ...].
-    client_test: [m], whose example each is, as `client`; not given where no
-      test example is of a client of the training set.
-    all_clients: [k], the ids of `client` and of clients without an example,
-      which count as clients of the natural partition.
-    num_classes: One more than the largest label of all by default; given for a
-      private run, unless the test set has that label.
-    has_padding: Whether 0 in rows of classes fills short rows up, and does not
-      count. Needed where such rows have a 0.
+    client_test: [m], as `client`; not given where no test example is of a
+      client of the training set.
+    all_clients: [k], the ids of `client` and of clients without an example.
+    num_classes: One more than the largest label of all by default.
+    has_padding: Whether 0 in rows of classes fills short rows up.
     kinds: What `y` is: `CLASSES`, `NUMBERS` or `AS_GIVEN`.
     source: One line on where the examples come from.
 
@@ -156,12 +147,7 @@ def create_task(
 
 
 def check_task(found: Any, split: PartitionConfig) -> Task:
-  """Returns what a user's function made for a split.
-
-  Raises:
-    TypeError: If it is no task.
-    ValueError: If it has numbers that are not finite, or another split.
-  """
+  """Returns what a user's function made, if it is a task of this split."""
   if not isinstance(found, Task):
     raise TypeError(
       '`task` must be a function that returns a `tasks.data.task.Task`, found '
@@ -186,13 +172,9 @@ def check_task(found: Any, split: PartitionConfig) -> Task:
 def read_file(path: pathlib.Path) -> dict[str, Any]:
   """Returns the arrays of a file, by the names that `create_task` takes.
 
-  Args:
-    path: A .npz file of these arrays; or a .csv file with the columns `y`,
-      `client` and `is_test` (1 in the rows of the test set), and a column for
-      each feature.
-
-  Raises:
-    ValueError: If there is no such file, or it does not hold what it should.
+  It is a .npz file of these arrays; or a .csv file with the columns `y`,
+  `client` and `is_test` (1 in the rows of the test set), and a column for each
+  feature.
   """
   if not path.is_file():
     raise ValueError(
@@ -213,11 +195,7 @@ def read_file(path: pathlib.Path) -> dict[str, Any]:
 
 
 def read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
-  """Returns the arrays of a .npz file, read without pickles.
-
-  Raises:
-    ValueError: If it cannot be read.
-  """
+  """Returns the arrays of a .npz file, read without pickles."""
   if not zipfile.is_zipfile(path):
     raise ValueError(f'{path} is no .npz file, as `numpy.savez` writes it.')
   try:

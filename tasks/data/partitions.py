@@ -15,7 +15,7 @@ from tasks.data import class_counts
 from tff_clipping import argument_checks
 
 # Beyond, other concentrations give the same clients.
-_MIN_ALPHA, _MAX_ALPHA = 1e-6, 1e6
+_ALPHAS = (1e-6, 1e6)
 
 # Partitions that deal examples by the labels of all of them.
 _BY_ALL_LABELS = frozenset(
@@ -104,8 +104,7 @@ class PartitionConfig:
     seed: Decides what is drawn.
 
   Raises:
-    TypeError: If a setting is of the wrong kind.
-    ValueError: If it is out of range, missing, or not for this partition.
+    TypeError, ValueError: If a setting is wrong, or not for this partition.
   """
 
   name: str
@@ -118,29 +117,22 @@ class PartitionConfig:
 
   def __post_init__(self):
     argument_checks.check_choice('partition', self.name, tuple(PARTITIONS))
-    is_natural = self.name == 'natural'
-    for name, may_be_missing in (
-      ('num_clients', is_natural),
-      ('examples_per_client', True),
-      ('shards_per_client', False),
-    ):
+    optional = {'examples_per_client'}
+    if self.name == 'natural':
+      optional.add('num_clients')
+      if self.examples_per_client is not None:
+        raise ValueError(
+          '`examples_per_client` must not be given for the natural partition, '
+          f'found {self.examples_per_client}.'
+        )
+    for name in ('num_clients', 'examples_per_client', 'shards_per_client'):
       value = getattr(self, name)
-      if value is not None or not may_be_missing:
+      if value is not None or name not in optional:
         # A partition is drawn client by client, in memory.
         argument_checks.check_integer(name, value, at_least=1, at_most=10**7)
-    if is_natural and self.examples_per_client is not None:
-      raise ValueError(
-        '`examples_per_client` must not be given for the natural partition, '
-        f'found {self.examples_per_client}.'
-      )
-    alpha = argument_checks.check_number(
-      'dirichlet_alpha', self.dirichlet_alpha
+    argument_checks.check_between(
+      'dirichlet_alpha', self.dirichlet_alpha, *_ALPHAS
     )
-    if not _MIN_ALPHA <= alpha <= _MAX_ALPHA:
-      raise ValueError(
-        f'`dirichlet_alpha` must be from {_MIN_ALPHA:g}, where a client has '
-        f'one class, to {_MAX_ALPHA:g}, where it has all alike, found {alpha}.'
-      )
     argument_checks.check_seed('seed', self.seed)
 
   def split(

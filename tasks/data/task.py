@@ -194,9 +194,6 @@ class Task:
 
     Test sets are not always in random order: MNIST's first half is cleaner than
     its second.
-
-    Raises:
-      ValueError: If there are not so many, or it is not at least 1.
     """
     found = len(self.test['y'])
     if not 1 <= count <= found:
@@ -215,10 +212,6 @@ class Task:
 
     They take no part in the training: evaluating on their examples tells of no
     client that does. They are drawn at random, and the others keep their order.
-
-    Raises:
-      ValueError: If the clients are not those of the data, or `count` is not at
-        least 1 and fewer than all.
     """
     if self.partition.name != 'natural':
       raise ValueError(

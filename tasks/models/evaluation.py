@@ -19,20 +19,13 @@ def build_evaluation_fn(
   test: Mapping[str, Any],
   metrics: Sequence[TestMetric],
 ) -> Callable[[tff.learning.models.ModelWeights], dict[str, float]]:
-  """Builds the evaluation of model weights on held-out data.
+  """Builds the evaluation of model weights on the examples `x` and `y`.
 
   Where no client has a part in the test set, evaluating on it costs no privacy;
-  `Task` says whose the examples are.
-
-  Args:
-    model_fn: Returns a new model.
-    test: The features `x` and `y`.
-    metrics: What is measured beside the loss.
-
-  Returns:
-    A function of model weights that returns `test_loss`, and a `test_` for each
-    metric, an accuracy from 0 to 1; NaN for a metric that has no value on the
-    test set, such as a recall without positives.
+  `Task` says whose the examples are. The function of model weights that is
+  returned gives `test_loss`, and a `test_` for each metric, an accuracy from 0
+  to 1; NaN for a metric that has no value on the test set, such as a recall
+  without positives.
   """
   model = model_fn()
   counting = [

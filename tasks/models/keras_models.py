@@ -169,16 +169,8 @@ def create_shakespeare_lstm(
 
   An embedding of 8 dimensions, two LSTM layers of 256 units and a dense layer:
   820,522 parameters with the baseline's vocabulary of 90. Token 0 is padding,
-  which the LSTM layers skip.
-
-  Args:
-    input_shape: Length of a sequence, [characters].
-    num_classes: Size of the vocabulary with its special tokens, at least 2.
-    seed: Decides the initial weights; the same seed gives the same weights.
-    input_dtype: Integer type of the tokens.
-
-  Returns:
-    An uncompiled model from tokens to logits [batch, characters, num_classes].
+  which the LSTM layers skip. The other arguments are those of the models of
+  images; it returns logits [batch, characters, num_classes].
 
   Source: McMahan et al., "Communication-Efficient Learning of Deep Networks
     from Decentralized Data" (AISTATS 2017); `tff.simulation.baselines`.

@@ -129,12 +129,7 @@ class Objective:
         )
 
   def create_loss(self, task: Task) -> tf.keras.losses.Loss:
-    """Returns the loss of a run.
-
-    Raises:
-      TypeError: If a user's function is neither a loss nor makes one.
-      ValueError: If Keras has no loss of this name.
-    """
+    """Returns the loss of a run."""
     if named_functions.is_own(self.loss):
       found = _find_own('loss', self.loss, tf.keras.losses.Loss)
     else:
@@ -145,12 +140,7 @@ class Objective:
     return found if is_loss else _FunctionLoss(found)
 
   def create_metrics(self, task: Task) -> list[TestMetric]:
-    """Returns the metrics of a run.
-
-    Raises:
-      TypeError: If a user's function is neither a metric nor makes one.
-      ValueError: If Keras has no metric of a name.
-    """
+    """Returns the metrics of a run."""
     created = []
     for name, source in self.metrics.items():
       is_own = named_functions.is_own(source)
@@ -180,15 +170,7 @@ class Objective:
 
 
 def create_objective(settings: Any) -> Objective:
-  """Returns the objective that settings ask for.
-
-  Args:
-    settings: They have `loss`, `metrics` and `metric_goal`, as a `Config`.
-
-  Raises:
-    ValueError: If a metric is there twice, or nothing says whether more of the
-      first metric is better.
-  """
+  """Returns the objective that `loss`, `metrics`, `metric_goal` ask for."""
   given = settings.metrics or ((_ACCURACY,) if settings.loss is None else ())
   metrics = {}
   for source in given:
@@ -373,19 +355,6 @@ def _auc(labels: np.ndarray, logits: np.ndarray) -> float:
   return (below + up_to) / (2 * np.float64(ones.size) * zeros.size)
 
 
-def _precision(labels: np.ndarray, logits: np.ndarray) -> float:
-  return np.sum(labels * (logits > 0)) / np.sum(logits > 0)
-
-
-def _recall(labels: np.ndarray, logits: np.ndarray) -> float:
-  return np.sum(labels * (logits > 0)) / np.sum(labels)
-
-
-def _f1_score(labels: np.ndarray, logits: np.ndarray) -> float:
-  right = np.sum(labels * (logits > 0))
-  return 2 * right / (np.sum(labels) + np.sum(logits > 0))
-
-
 def _r2_score(labels: np.ndarray, outputs: np.ndarray) -> float:
   """The share of the variance of each label that is explained, on average."""
   errors = np.sum((labels - outputs) ** 2, axis=0)
@@ -398,8 +367,8 @@ def _r2_score(labels: np.ndarray, outputs: np.ndarray) -> float:
 # logits lie together, and take 0 where 0 is divided by 0.
 _OF_ALL: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
   'auc': _auc,
-  'precision': _precision,
-  'recall': _recall,
-  'f1score': _f1_score,
+  'precision': lambda y, z: np.sum(y * (z > 0)) / np.sum(z > 0),
+  'recall': lambda y, z: np.sum(y * (z > 0)) / np.sum(y),
+  'f1score': lambda y, z: 2 * np.sum(y * (z > 0)) / np.sum(y + (z > 0)),
   'r2score': _r2_score,
 }

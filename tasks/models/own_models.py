@@ -53,11 +53,6 @@ def create_own_model(
     gives_logits: Whether the loss takes logits.
     seed: Decides the initial weights.
     input_dtype: The type of `x`.
-
-  Raises:
-    TypeError: If `function` takes other arguments, or returns something else.
-    ValueError: If it fails, or its model does not fit the data, or would not be
-      trained or written whole.
   """
   name = named_functions.name_of(function)
   state = random.getstate()
@@ -89,11 +84,7 @@ def create_own_model(
 
 
 def save_weights(model: tf.keras.Model, path: pathlib.Path) -> None:
-  """Writes the weights of a model to NAME.weights.h5, and reads them back.
-
-  Raises:
-    ValueError: If the file does not give each weight back.
-  """
+  """Writes the weights of a model to NAME.weights.h5, and reads them back."""
   given = model.get_weights()
   model.save_weights(path)
   # What the file does not give stays as it was: another number.

@@ -44,13 +44,7 @@ class RunModel:
   def create_model(self, input_dtype: Any = None) -> tf.keras.Model:
     """Returns the Keras model, with its initial weights.
 
-    Args:
-      input_dtype: The type of what the model is called with; that of the data
-        if not given.
-
-    Raises:
-      TypeError: If a user's function makes no model.
-      ValueError: If there is no such model, or a user's model does not fit.
+    `input_dtype` is the type of what it is called with, else that of the data.
     """
     config, task = self.config, self.task
     num_classes, label_shape = task.num_classes, task.label_shape
@@ -116,12 +110,6 @@ def build_model_fn(
   loss: tf.keras.losses.Loss | None = None,
 ) -> ModelFn:
   """Makes the `model_fn` that TFF's algorithms take from a Keras model.
-
-  Example:
-    model_fn = build_model_fn(
-      lambda: keras_models.create_mlp((28, 28, 1), 10), task.element_spec
-    )
-    process = tff.learning.algorithms.build_unweighted_fed_avg(model_fn, ...)
 
   Args:
     create_model: Returns a new, uncompiled model that gives logits, or what

@@ -55,9 +55,6 @@ def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
   adapts and whose guarantee holds, the last c. A run that goes on has the c of
   its beginning, in its config.json, `saved`. Warns if the updates of that run
   have other norms.
-
-  Raises:
-    ValueError: If `clipping_norm_from` is not the folder of such a run.
   """
   kept = (saved or {}).get('clipping_norm_source')
   if kept is not None:

@@ -94,7 +94,6 @@ def run(
     objective = objective_lib.create_objective(config)
     task = _read_task(config, objective, task)
     config = dataclasses.replace(config, num_clients=task.num_clients)
-    algorithms.check(config)
     with run_privacy.reading_ledger():
       plan = algorithms.find_plan(config, folder.ledger)
     model = RunModel(config, task, objective)

@@ -35,11 +35,7 @@ class RunPrivacy:
 
   @contextlib.contextmanager
   def open_ledger(self) -> Iterator[privacy.PrivacyLedger | None]:
-    """Opens the ledger, and writes privacy.json at its start and its end.
-
-    Raises:
-      StorageError: If one cannot be written, or the ledger is damaged.
-    """
+    """Opens the ledger, and writes privacy.json at its start and its end."""
     if self.plan is None:
       yield None
       return
