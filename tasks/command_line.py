@@ -27,8 +27,8 @@ def run(main: Callable[[], int]) -> None:
   """Parses the flags, runs a command and exits with its code.
 
   Of an exception, the code is 2 for a wrong flag or setting (TypeError,
-  ValueError, absl.flags.Error, ModuleNotFoundError) and 5 for a file (OSError),
-  each with one line; any other is raised.
+  ValueError, absl.flags.Error, ModuleNotFoundError), 5 for a file (OSError) and
+  130 for Ctrl-C, each with one line; any other is raised.
 
   `absl.app.run` would break Keras here: TensorFlow 2.14, imported after it has
   started, runs an operation in the midst of its own import.
@@ -54,8 +54,10 @@ def run(main: Callable[[], int]) -> None:
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
   try:
-    with interruptible():
-      code = main()
+    code = main()
+  except KeyboardInterrupt:
+    print('Interrupted.', file=sys.stderr)
+    code = 130
   except (*_WRONG_SETTINGS, OSError) as e:
     print_error(e)
     code = 2 if isinstance(e, _WRONG_SETTINGS) else 5
@@ -74,38 +76,25 @@ def parse(values: flags.FlagValues, arguments: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-  """Lets a Ctrl-C end the program at once, as SIGTERM does.
-
-  Python would raise an exception, which is lost in a destructor, TensorFlow
-  turns into another one, and modules that are half imported print. Every file
-  of a run is whole at any moment. Programs that handle the signal themselves,
-  as the rounds do, or ignore it, are left alone.
-  """
-  previous = signal.getsignal(signal.SIGINT)
-  if previous is not signal.default_int_handler:
-    yield
-    return
-  signal.signal(signal.SIGINT, signal.SIG_DFL)
-  try:
-    yield
-  finally:
-    signal.signal(signal.SIGINT, previous)
-
-
-@contextlib.contextmanager
 def importing() -> Iterator[None]:
-  """Lets a Ctrl-C end the imports in the body, which look for no garbage.
+  """Lets a Ctrl-C end the program at once in the body, which imports modules.
 
-  Modules make nothing else than what stays, and for TensorFlow and TFF the
-  search takes half a second.
+  Modules that are half imported turn Python's exception into others. Programs
+  that handle the signal themselves, or ignore it, are left alone.
+
+  Nor does Python look for garbage in the body. Modules make nothing else than
+  what stays, and for TensorFlow and TFF the search takes half a second.
   """
+  is_pythons = signal.getsignal(signal.SIGINT) is signal.default_int_handler
   was_enabled = gc.isenabled()
   gc.disable()
+  if is_pythons:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
   try:
-    with interruptible():
-      yield
+    yield
   finally:
+    if is_pythons:
+      signal.signal(signal.SIGINT, signal.default_int_handler)
     if was_enabled:
       gc.enable()
 

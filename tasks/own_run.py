@@ -49,6 +49,7 @@ def train(
     ValueError: If one is out of range, does not fit the others, or the folder
       holds another run. Nothing has been overwritten.
     OSError: If a file cannot be written, or is damaged.
+    privacy.DamagedLedgerError: If the ledger is not as it was written.
   """
   folder, data, split = str(output_dir), None, {}
   if not isinstance(task, str):

@@ -63,7 +63,7 @@ def main() -> int:
     print(f'{config.algorithm}: starting TensorFlow ...', file=sys.stderr)
   with command_line.importing():
     from tasks.running import run
-    from tff_clipping import runtime
+    from tff_clipping import privacy, runtime
     from tff_clipping.programs.training.training_program import RoundError
 
   try:
@@ -71,6 +71,9 @@ def main() -> int:
   except (RoundError, runtime.ClusterError) as e:
     command_line.print_error(e)
     return 1
+  except privacy.DamagedLedgerError as e:
+    command_line.print_error(e)
+    return 5
   measured = run.describe_test(config)
   print(f'{config.algorithm}: {result.message}{measured} {config.output_dir}')
   if result.interrupted is not None:

@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tasks.data.task import DataWarning
 from tff_clipping import id_forms
@@ -28,8 +29,6 @@ def check(name: str, client: Any) -> np.ndarray:
   """
   client = np.asarray(client)
   if client.dtype == object and client.ndim == 1:  # As pandas has strings.
-    import pandas as pd
-
     _refuse(name, 'missing', client, pd.isna(client))
     if all(isinstance(c, str) for c in client):
       client = client.astype(str)

@@ -9,6 +9,7 @@ import zipfile
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from tasks.data import client_ids
 from tasks.data.partitions import PartitionConfig
@@ -209,8 +210,6 @@ def read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 def _read_csv(path: pathlib.Path) -> dict[str, Any]:
   """Returns the arrays of a table."""
-  import pandas as pd
-
   read = functools.partial(pd.read_csv, path, encoding='utf-8-sig')
   # As the heading is written: pandas numbers columns of one name.
   heading = read(header=None, nrows=1, dtype=str, keep_default_na=False)

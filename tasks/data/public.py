@@ -27,6 +27,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
 
 from tasks.data import own, shakespeare
 
@@ -148,8 +150,6 @@ def _find_file(data_dir: str, file: str, hint: str) -> pathlib.Path:
 
 def _download(name: str, shape: tuple[int, ...]) -> Mapping[str, np.ndarray]:
   """Returns the arrays that Keras downloads."""
-  import tensorflow as tf
-
   # Never called with a folder of the user's: it deletes a file of another hash.
   try:
     load_data = getattr(tf.keras.datasets, name).load_data
@@ -203,8 +203,6 @@ def read_tff_data(name: str, data_dir: str | None) -> dict[str, Any]:
   downloads with TFF, into ~/.tff. Images are uint8 [28, 28, 1] or [32, 32, 3],
   tokens and labels int32 [80].
   """
-  import tensorflow_federated as tff
-
   data = _TFF_DATA[name]
   if data_dir is not None:
     # TFF would download it there.
@@ -234,7 +232,6 @@ def _read_clients(
   part: Any, features: tuple[str, ...]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns x and y of TFF's `ClientData`, and whose each example is."""
-  import tensorflow as tf
 
   def of_client(client_id):
     batches = part.serializable_dataset_fn(client_id).batch(_ALL_EXAMPLES)

@@ -4,17 +4,12 @@ import collections
 import dataclasses
 import hashlib
 import os
-from typing import TYPE_CHECKING
 
 import numpy as np
+import tensorflow as tf
 
 from tasks.data.partitions import Partition
-
-# TensorFlow takes seconds to import, and looking at data needs none of it.
-if TYPE_CHECKING:
-  import tensorflow as tf
-
-  from tff_clipping.programs.clients import client_store
+from tff_clipping.programs.clients import client_store
 
 # The part of the seed of the clients that are held out.
 _HELD_OUT = 100
@@ -166,10 +161,8 @@ class Task:
     return self.train['y'].shape[1:]
 
   @property
-  def element_spec(self) -> 'collections.OrderedDict[str, tf.TensorSpec]':
+  def element_spec(self) -> collections.OrderedDict[str, tf.TensorSpec]:
     """The specs of `x` and `y` of one example, without a batch."""
-    import tensorflow as tf
-
     return collections.OrderedDict(
       (feature, tf.TensorSpec(array.shape[1:], array.dtype))
       for feature, array in self.train.items()
@@ -247,10 +240,8 @@ class Task:
 
   def write_client_store(
     self, cache_dir: str | os.PathLike
-  ) -> 'client_store.ClientStore':
+  ) -> client_store.ClientStore:
     """Returns the store of the clients in a folder, which is written once."""
-    from tff_clipping.programs.clients import client_store
-
     return client_store.write_client_store(
       cache_dir,
       self.name,

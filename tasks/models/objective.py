@@ -143,16 +143,16 @@ class Objective:
     """Returns the metrics of a run."""
     created = []
     for name, source in self.metrics.items():
-      is_own = named_functions.is_own(source)
-      if _squeeze(source) in _OF_ALL:
-        created.append(TestMetric(name, _OF_ALL[_squeeze(source)]))
+      is_own, short = named_functions.is_own(source), _squeeze(source)
+      if short in _OF_ALL:
+        created.append(TestMetric(name, _OF_ALL[short]))
         continue
       if is_own:
         found = _find_own('metrics', source, tf.keras.metrics.Metric)
-      elif _squeeze(source) == 'perplexity':
+      elif short == 'perplexity':
         found = _Perplexity()
       else:
-        if _squeeze(source) == _ACCURACY:
+        if short == _ACCURACY:
           source = self._accuracy_of(task)
         found = _find_by_name('metrics', source, tf.keras.metrics)
       if not isinstance(found, tf.keras.metrics.Metric):
@@ -182,19 +182,15 @@ def create_objective(settings: Any) -> Objective:
         f'none of them loss, which is always measured, found {name!r}.'
       )
     metrics[name] = source
-  goal, first = settings.metric_goal, given[0] if given else _LOSS
+  first = given[0] if given else _LOSS
   known = _find_goal(first)
-  if None not in (goal, known) and goal != known:
+  goal = settings.metric_goal or known
+  if goal is None or known not in (None, goal):
     raise ValueError(
-      f'`metric_goal` must be left out for {first}, of which it is {known}, '
-      f'found {goal}.'
+      f'`metric_goal` must be {known or "max or min"} for '
+      f'{named_functions.name_of(first)}, found {goal}.'
     )
-  if goal is None and known is None:
-    raise ValueError(
-      '`metric_goal` must be given, max or min, for '
-      f'{named_functions.name_of(first)}.'
-    )
-  return Objective(settings.loss or _CROSS_ENTROPY, metrics, goal or known)
+  return Objective(settings.loss or _CROSS_ENTROPY, metrics, goal)
 
 
 def accuracy() -> TestMetric:

@@ -67,6 +67,7 @@ def run(
     ValueError: If the settings do not go together, or do not fit the data, or
       the folder cannot be used. Nothing has been overwritten.
     OSError: If a file cannot be written, or is damaged.
+    DamagedLedgerError: If the ledger is not as it was written.
     ClusterError: If the rounds cannot be computed on the cluster.
   """
   algorithms.check(config)
@@ -94,8 +95,7 @@ def run(
     objective = objective_lib.create_objective(config)
     task = _read_task(config, objective, task)
     config = dataclasses.replace(config, num_clients=task.num_clients)
-    with run_privacy.reading_ledger():
-      plan = algorithms.find_plan(config, folder.ledger)
+    plan = algorithms.find_plan(config, folder.ledger)
     model = RunModel(config, task, objective)
     # Outside of a graph, where a user's model can be looked at.
     initial_weights = model.create_initial_weights()

@@ -39,7 +39,7 @@ class RunPrivacy:
     if self.plan is None:
       yield None
       return
-    with reading_ledger(), storage_errors.writing('The ledger'):
+    with storage_errors.writing('The ledger'):
       opened = privacy.PrivacyLedger(
         self.folder.ledger, self.plan, caveats=self.caveats
       )
@@ -174,12 +174,3 @@ def find_caveats(
     records.UNCHECKED: not records.has_record(process),
   }
   return tuple(reason for reason, applies in reasons.items() if applies)
-
-
-@contextlib.contextmanager
-def reading_ledger() -> Iterator[None]:
-  """Says of a damaged ledger that it is a file, and not a setting."""
-  try:
-    yield
-  except privacy.DamagedLedgerError as e:
-    raise storage_errors.StorageError(str(e)) from e

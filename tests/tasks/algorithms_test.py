@@ -375,13 +375,11 @@ def _weighted(clipping_norm):
   ('setting', 'function', 'error', 'words'),
   [
     ('local_step', lambda: 3, TypeError, 'returns a LocalStep, found .* int'),
-    ('local_step', lambda rho: 3, ValueError, "missing .* 'rho'"),
     ('local_step', 'adam', ValueError, '`local_step` must be module:function'),
     ('local_step', lambda: 1 / 0, ValueError, 'ZeroDivisionError'),
     ('local_step', 'no:f', ValueError, "`local_step` .* found 'no:f': Module"),
     ('aggregator', lambda clipping_norm: 3, TypeError, 'returns int'),
     ('aggregator', _weighted, TypeError, 'returns MeanFactory'),
-    ('aggregator', lambda x: 3, ValueError, "argument 'clipping_norm'"),
     ('aggregator', _layers, ValueError, 'a norm for each of the 2 tensors'),
     ('aggregator', 'no:f', ValueError, "`aggregator` .* found 'no:f': Module"),
   ],

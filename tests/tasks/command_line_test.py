@@ -78,6 +78,18 @@ def test_what_is_printed_ends_no_command_and_is_in_no_other_file(
     assert b'norm \\u2264 c' in ended.stdout
 
 
+def test_a_ctrl_c_ends_a_command_in_one_line():
+  program = _COMMAND.replace(
+    'return',
+    'signal.signal(signal.SIGINT, signal.default_int_handler)\n'
+    '  signal.raise_signal(signal.SIGINT)\n  return',
+  )
+  ended = train_command.run('-c', f'import signal\n{program}')
+  assert ended.code == 130
+  assert ended.errors.endswith('\nInterrupted.\n')
+  assert 'Traceback' not in ended.errors
+
+
 # Runs a module as in a terminal: a shell's own background jobs ignore Ctrl-C.
 # Not by `preexec_fn`, which runs Python in a fork of TensorFlow's threads.
 _START = """
@@ -89,7 +101,7 @@ runpy.run_module(module, run_name='__main__', alter_sys=True)
 
 
 @pytest.mark.parametrize('binary', ['train', 'sweep', 'reproduce'])
-def test_a_ctrl_c_before_the_rounds_ends_a_command_at_once(tmp_path, binary):
+def test_a_ctrl_c_within_the_imports_ends_a_command_at_once(tmp_path, binary):
   # A module that takes long, in place of TensorFlow.
   for name in ('tensorflow', 'tensorflow_federated'):
     (tmp_path / name).mkdir()

@@ -1,6 +1,7 @@
 """Tests of runs with data, a model and an aggregator of a user's own."""
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
@@ -200,48 +201,17 @@ def _compiled(input_shape, num_classes):
   return model
 
 
-_BUILT = _create_model((3,), 2)
-
-
-def _two_outputs(input_shape, num_classes):
-  inputs = tf.keras.Input(input_shape)
-  outputs = [tf.keras.layers.Dense(num_classes)(inputs) for _ in range(2)]
-  return tf.keras.Model(inputs, outputs)
-
-
 @pytest.mark.parametrize(
-  ('model', 'error', 'words'),
+  ('model', 'words'),
   [
-    (lambda: None, ValueError, 'takes 0 positional arguments but 2 were'),
-    (_compiled, ValueError, 'must not be compiled'),
-    (_two_outputs, ValueError, 'must have one output, found 2 of'),
-    # After a model that was made outside of a graph.
-    (lambda shape, n: _BUILT, ValueError, 'must make its variables itself'),
-    (
-      lambda shape, n: _create_model((4,), n),
-      ValueError,
-      r'must take examples of float32\[3\]',
-    ),
-    (_create_model((3,), 2), ValueError, '`model` must be a function that'),
-    ('vgg', ValueError, "`model` must be one of mlp, .*'vgg'"),
-    (3, TypeError, '`model` must be a function or its name, found 3'),
+    (_compiled, 'must not be compiled'),
+    # One and the same, outside of a graph and within.
+    (functools.cache(_create_model), 'must make its variables itself'),
+    ('vgg', "`model` must be one of mlp, .*'vgg'"),
   ],
 )
-def test_models_that_cannot_be_trained_are_refused(
-  tmp_path, model, error, words
-):
-  with pytest.raises(error, match=words):
+def test_models_that_cannot_be_trained_are_refused(tmp_path, model, words):
+  with pytest.raises(ValueError, match=words):
     _train(tmp_path, model=model)
   # It is free for another try.
   assert not [*(tmp_path / 'run').glob('[!.]*')]
-
-
-def test_settings_of_the_task_are_left_to_it(tmp_path):
-  with pytest.raises(
-    TypeError, match="values for keyword argument 'partition'"
-  ):
-    _train(tmp_path, partition='iid')
-  with pytest.raises(TypeError, match="argument 'local_stepz'"):
-    _train(tmp_path, local_stepz=2)
-  with pytest.raises(TypeError, match='`metrics` must be a function'):
-    _train(tmp_path, metrics=[1])

@@ -2,9 +2,12 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from tasks.data import public
+from tasks.running import trained_model
 from tasks.running.folder import RunFolder
 from tests.tasks.small_runs import (
   DP_FED_AVG,
@@ -48,6 +51,11 @@ def test_a_private_run_says_what_it_satisfies_and_keeps_its_secrets(
   assert plan['noise_multiplier'] > 0
   assert metrics['epsilon'][2] == pytest.approx(plan['epsilon'])
   assert plan['epsilon'] <= 8
+  # The model that was released is that of the last row.
+  digits = public.read_embedded_digits()
+  logits = trained_model.load(tmp_path / 'run')(digits['x_test'])
+  right = np.argmax(logits, axis=-1) == digits['y_test']
+  assert right.mean() == pytest.approx(metrics['test_accuracy'][2])
   assert privacy.read_ledger(tmp_path / 'run').num_releases == 2
 
 

@@ -93,8 +93,6 @@ def test_runs_are_made_in_order_and_skipped_when_they_are_done(
 @pytest.mark.parametrize(
   ('flags', 'message'),
   [
-    (dict(seeds='a'), 'flag --seeds=a: invalid literal'),
-    (dict(seeds=-1), '--seed must be at least 0, found -1.'),
     # Of the private run alone, whose threshold no run has given yet.
     (dict(target_epsilon=-1), '--target_epsilon must be positive'),
     (dict(seed=1), '--seed must be given as --seeds here'),

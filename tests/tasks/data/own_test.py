@@ -4,8 +4,6 @@ A client is one person, however its id is written; a test set that is not free
 of privacy is known; what would be lost or misread in silence is refused.
 """
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,6 +26,10 @@ def _arrays(**changes):
   )
   arrays.update(changes)
   return {name: a for name, a in arrays.items() if a is not None}
+
+
+def _create(**arrays):
+  return own.create_task('mine', _NATURAL, **arrays)
 
 
 def _save(folder, **changes):
@@ -104,7 +106,7 @@ def test_a_test_set_of_training_examples_is_warned_of(recwarn, num_shared):
   arrays = _arrays(x_test=x_test, y_test=np.arange(20) % 4)
   for name in ('x', 'y'):
     arrays[f'{name}_test'][:num_shared] = arrays[name][:num_shared]
-  own.create_task('mine', _NATURAL, **arrays)
+  _create(**arrays)
   found = [str(each.message) for each in recwarn]
   # More than a tenth.
   assert len(found) == (num_shared > 2)
@@ -123,7 +125,6 @@ def test_a_test_set_of_training_examples_is_warned_of(recwarn, num_shared):
     (dict(y=np.arange(40) % 4 + 0.0), '`y` must be integers.*float64'),
     (dict(y=np.arange(40) - 1), '`y` must be classes from 0, found -1'),
     (dict(num_classes=4.0), '`num_classes` must be an integer'),
-    (dict(num_classes=[4, 4]), '`num_classes` must be an integer'),
     (dict(y=np.full(40, 'a')), '`y` must be numbers.*numpy.unique'),
     (dict(client=None), '`partition` must not be natural for data'),
     (dict(y=np.arange(39)), '`x` and `y` must have as many .* 40 and 39'),
@@ -133,8 +134,6 @@ def test_a_test_set_of_training_examples_is_warned_of(recwarn, num_shared):
     (dict(client=np.arange(40) % 5 - 1), '`client` must not be negative'),
     (dict(client=np.array(['-1', 'a'] * 20)), '`client` must not be negative'),
     (dict(client=np.array(['nan', 'a'] * 20)), '`client` must not be missing'),
-    (dict(client=np.array(['<NA>', 'a'] * 20)), '`client` must not be missing'),
-    (dict(client_test=np.arange(8) - 1), '`client_test` must not be negative'),
     (dict(client=np.array([b'\xe9', b'a'] * 20)), '`client` .* text in UTF-8'),
     (dict(x=np.zeros(40)), r'`x` must be numbers .*float64\[40\]'),
     (
@@ -142,17 +141,14 @@ def test_a_test_set_of_training_examples_is_warned_of(recwarn, num_shared):
       r'`x` must be finite .* found nan at \[0, 0\]',
     ),
     (dict(x=np.full([40, 3], 1e300)), '`x` must be finite in float32'),
-    (dict(x=np.full([40, 3], 'a')), '`x` must be numbers'),
     (dict(x=np.full([40, 3], 2**40)), '`x` must fit into int32'),
     (dict(x=np.full([40, 3], None)), 'allow_pickle'),
-    (dict(client_test=np.arange(7)), '`x_test` and `client_test` must have'),
     (dict(client_test=np.arange(8.0)), '`client_test` must be integers'),
     (dict(client_test=np.arange(8), client=None), 'given with `client`, `x'),
     (
       dict(client_test=np.arange(8), x_test=None, y_test=None),
       '`client_test` must be given with',
     ),
-    (dict(has_padding=np.ones(3)), '`has_padding` must be True or False'),
     (dict(y_test=None), '`x_test` and `y_test` must be given together'),
   ],
 )
@@ -164,14 +160,14 @@ def test_arrays_that_cannot_be_used_are_refused(tmp_path, changes, words):
 @pytest.mark.parametrize('missing', [None, np.nan, pd.NA, pd.NaT])
 def test_ids_may_be_the_strings_of_pandas_and_none_may_be_missing(missing):
   arrays = _arrays(client=np.array(['ann', 'bob'] * 20, object))
-  created = own.create_task('mine', _NATURAL, **arrays)
+  created = _create(**arrays)
   assert created.client_ids == ('ann', 'bob')
   arrays = _arrays(client=np.array(['a', missing] * 20, object))
   with pytest.raises(ValueError, match='`client` must not be missing, found'):
-    own.create_task('mine', _NATURAL, **arrays)
+    _create(**arrays)
 
 
-@pytest.mark.parametrize('dtype', [np.float64, np.int64, np.int32, np.uint32])
+@pytest.mark.parametrize('dtype', [np.float64, np.int64, np.uint32])
 @pytest.mark.parametrize('shape', [(40, 3), (40, 3, 1)])
 def test_whole_numbers_that_float32_does_not_hold_are_warned_of(dtype, shape):
   x = np.zeros([40, 3], dtype)
@@ -180,29 +176,26 @@ def test_whole_numbers_that_float32_does_not_hold_are_warned_of(dtype, shape):
   arrays = _arrays(x=x.reshape(shape), x_test=None, y_test=None)
   words = r'^`x` .* 100100037 at \[0, 1(, 0)?\] becomes 100100040'
   with pytest.warns(DataWarning, match=words):
-    own.create_task('mine', _NATURAL, **arrays)
+    _create(**arrays)
 
 
 @pytest.mark.parametrize('x', [2.0**24, -(2.0**24), 3e7 + 0.5, 1e20 / 3, 2**25])
-def test_other_numbers_are_not_warned_of(x):
-  arrays = _arrays(x=np.full([40, 3], x), x_test=None, y_test=None)
-  with warnings.catch_warnings():
-    warnings.simplefilter('error')
-    own.create_task('mine', _NATURAL, **arrays)
+def test_other_numbers_are_not_warned_of(recwarn, x):
+  _create(**_arrays(x=np.full([40, 3], x), x_test=None, y_test=None))
+  assert not recwarn
 
 
 def _create_rows(x, y, **changes):
   arrays = dict(client=np.arange(40) % 5, x_test=x[:8], y_test=y[:8])
-  return own.create_task('mine', _NATURAL, x=x, y=y, **arrays | changes)
+  return _create(x=x, y=y, **arrays | changes)
 
 
 _STEPS = np.random.default_rng(0).integers(0, 3, (40, 6))
 
 
-@pytest.mark.parametrize('y', [_STEPS, _STEPS > 1])
+@pytest.mark.parametrize('y', [_STEPS, (_STEPS > 1).astype(int)])
 def test_0_in_rows_that_may_be_a_class_is_asked_for(y):
   x = np.random.default_rng(1).normal(size=(40, 6))
-  y = y.astype(int)
   with pytest.raises(ValueError, match='`has_padding` must be given where'):
     _create_rows(x, y)
   for has_padding in (False, True, np.array(True)):
@@ -215,10 +208,9 @@ def test_0_in_rows_that_may_be_a_class_is_asked_for(y):
 def test_padding_alone_is_refused(part):
   y = dict(y=_STEPS, y_test=_STEPS[:8])
   y[part] = np.zeros_like(y[part])
-  x = np.ones([40, 3])
   with pytest.raises(ValueError, match='a label that counts'):
-    _create_rows(x, **y, has_padding=True)
-  assert not _create_rows(x, **y, has_padding=False).has_padding
+    _create_rows(np.ones([40, 3]), **y, has_padding=True)
+  assert not _create_rows(np.ones([40, 3]), **y, has_padding=False).has_padding
 
 
 # What a person does not see in an id: blanks, how an accent is encoded, wide
@@ -230,24 +222,20 @@ _ONE_LOOK = {
 }
 
 
-@pytest.mark.parametrize(
-  ('look', 'other'), [(k, other) for k, v in _ONE_LOOK.items() for other in v]
-)
-@pytest.mark.parametrize('as_bytes', [False, True])
-def test_texts_that_look_the_same_are_one_client(look, other, as_bytes):
-  names = np.array([look, other, 'bob', other] * 10)
-  if as_bytes:
-    names = np.char.encode(names, 'utf-8')
-  arrays = _arrays(client=names, client_test=np.array([other] * 8))
-  created = own.create_task('mine', _NATURAL, **arrays)
-  assert created.client_ids == (*sorted([look, 'bob']),)
-  assert created.test_is_of_clients
+@pytest.mark.parametrize('encode', [np.asarray, np.char.encode])
+def test_texts_that_look_the_same_are_one_client(encode):
+  for look, others in _ONE_LOOK.items():
+    for other in others:
+      names = encode(np.array([look, other, 'bob', other] * 10))
+      tested = np.array([other] * 8)
+      created = _create(**_arrays(client=names, client_test=tested))
+      assert created.client_ids == (*sorted([look, 'bob']),)
+      assert created.test_is_of_clients
 
 
 def test_ids_that_differ_in_case_alone_are_warned_of():
-  arrays = _arrays(client=np.array(['Ann', 'ann'] * 20))
   with pytest.warns(DataWarning, match="'Ann' and 'ann'"):
-    own.create_task('mine', _NATURAL, **arrays)
+    _create(**_arrays(client=np.array(['Ann', 'ann'] * 20)))
 
 
 @pytest.mark.parametrize(
@@ -255,35 +243,29 @@ def test_ids_that_differ_in_case_alone_are_warned_of():
   [(1, '1.0'), (1, '01'), ('1', '+1'), ('1.5', '1.50'), ('100000', '1e+05')],
 )
 def test_a_number_has_one_writing_in_both_parts(one, other):
-  arrays = _arrays(
-    client=np.array([one, 7 if isinstance(one, int) else '7'] * 20),
-    client_test=np.array([other, '8'] * 4),
-  )
-  words = 'must write an id in one way.*put a letter'
-  with pytest.raises(ValueError, match=words):
-    own.create_task('mine', _NATURAL, **arrays)
-  arrays['client'] = arrays['client'].astype('<U9')
-  arrays['client'][3] = other
-  arrays['client_test'][0] = '8'
-  with pytest.raises(ValueError, match=words):
-    own.create_task('mine', _NATURAL, **arrays)
+  seven = 7 if isinstance(one, int) else '7'
+  for names, tested in (
+    ([one, seven] * 20, [other, '8'] * 4),
+    ([str(one), other] * 20, ['8'] * 8),
+  ):
+    arrays = _arrays(client=np.array(names), client_test=np.array(tested))
+    with pytest.raises(ValueError, match='an id in one way.*put a letter'):
+      _create(**arrays)
 
 
 def test_ids_in_hexadecimal_are_no_numbers():
-  arrays = _arrays(client=np.array(['1e05', '10e4'] * 20))
-  assert own.create_task('mine', _NATURAL, **arrays).num_clients == 2
+  names = np.array(['1e05', '10e4'] * 20)
+  assert _create(**_arrays(client=names)).num_clients == 2
 
 
 def test_clients_without_examples_count_and_a_split_is_no_string():
-  arrays = _arrays(all_clients=np.arange(9))
-  created = own.create_task('mine', _NATURAL, **arrays)
+  created = _create(**_arrays(all_clients=np.arange(9)))
   assert created.client_ids == tuple('012345678')
-  assert [len(rows) for rows in created.partition.indices] == [8] * 5 + [0] * 4
-  np.testing.assert_array_equal(
-    created.partition.indices[2], np.arange(2, 40, 5)
-  )
+  rows = created.partition.indices
+  assert [len(each) for each in rows] == [8] * 5 + [0] * 4
+  assert rows[2].tolist() == list(range(2, 40, 5))
   with pytest.raises(ValueError, match='`all_clients` must have each id'):
-    own.create_task('mine', _NATURAL, **_arrays(all_clients=np.arange(4)))
+    _create(**_arrays(all_clients=np.arange(4)))
   with pytest.raises(TypeError, match="`split` must be .* found 'natural'"):
     own.create_task('mine', 'natural', **_arrays())
 
@@ -364,6 +346,7 @@ def test_tables_that_cannot_be_used_are_refused(tmp_path, before, after, words):
 
 _MODULE = """
 from tasks.data import own
+from tasks.data.partitions import PartitionConfig
 import numpy as np
 
 def good(split):
@@ -372,7 +355,6 @@ def good(split):
     x_test=np.eye(6), y_test=np.arange(6) % 2)
 
 def with_two_clients(split):
-  from tasks.data.partitions import PartitionConfig
   return good(PartitionConfig('iid', num_clients=2))
 
 def with_nan(split):
@@ -386,56 +368,55 @@ def arrays(split):
 def failing(split):
   return 1 / 0
 
-def without_split():
-  pass
-
-number = 3
 """
 
 
-@pytest.fixture(name='module')
-def _module(tmp_path):
+@pytest.fixture(name='make')
+def _make(tmp_path):
   path = tmp_path / 'mine.py'
   path.write_text(_MODULE)
-  return path
-
-
-def test_a_function_makes_a_task_with_a_digest(module):
-  created = registry.create_task(f'{module}:good', _NATURAL)
-  assert created.client_ids == ('a', 'b', 'c')
-  again = registry.create_task(f'{module}:good', _NATURAL)
-  assert created.compute_digest() == again.compute_digest()
-  other = registry.create_task(
-    f'{module}:good', PartitionConfig('iid', num_clients=2)
+  return lambda function, split=_NATURAL: registry.create_task(
+    f'{path}:{function}', split
   )
-  assert created.compute_digest() != other.compute_digest()
+
+
+_TWO = PartitionConfig('iid', num_clients=2)
+
+
+def test_a_function_makes_a_task_of_a_split(make):
+  assert make('good').client_ids == ('a', 'b', 'c')
+  assert make('good', _TWO).num_clients == 2
+  # A natural one is the function's to choose.
+  assert make('with_two_clients').num_clients == 2
 
 
 @pytest.mark.parametrize(
-  ('function', 'error', 'words'),
+  ('function', 'split', 'error', 'words'),
   [
-    ('arrays', TypeError, 'returns a `tasks.data.task.Task`, found ndarray'),
-    ('failing', ValueError, r'ZeroDivisionError: .*mine.py, line \d+\)'),
-    ('without_split', ValueError, 'takes 0 positional arguments but 1 was'),
-    ('number', ValueError, "'int' object is not callable"),
-    ('missing', ValueError, "no attribute 'missing'"),
-    ('with_nan', ValueError, '`x of train` must be finite'),
+    (
+      'arrays',
+      _NATURAL,
+      TypeError,
+      'returns a `tasks.data.task.Task`, found n',
+    ),
+    ('failing', _NATURAL, ValueError, r'ZeroDivision.*mine.py, line \d+\)'),
+    ('missing', _NATURAL, ValueError, "no attribute 'missing'"),
+    ('with_nan', _NATURAL, ValueError, '`x of train` must be finite'),
+    (
+      *('with_two_clients', PartitionConfig('shards', num_clients=2)),
+      *(ValueError, '`partition` must be .* iid, found'),
+    ),
+    (
+      *('with_two_clients', PartitionConfig('iid', num_clients=3)),
+      *(ValueError, '`num_clients` must be .* 2, found 3'),
+    ),
   ],
 )
-def test_functions_that_make_no_task_are_refused(
-  module, function, error, words
+def test_functions_that_make_no_task_of_the_split_are_refused(
+  make, function, split, error, words
 ):
   with pytest.raises(error, match=words):
-    registry.create_task(f'{module}:{function}', _NATURAL)
-
-
-def test_a_split_that_is_not_the_one_asked_for_is_refused(module):
-  name = f'{module}:with_two_clients'
-  assert registry.create_task(name, _NATURAL).num_clients == 2
-  with pytest.raises(ValueError, match='`partition` must be .* iid, found'):
-    registry.create_task(name, PartitionConfig('shards', num_clients=2))
-  with pytest.raises(ValueError, match='`num_clients` must be .* 2, found 3'):
-    registry.create_task(name, PartitionConfig('iid', num_clients=3))
+    make(function, split)
 
 
 @pytest.mark.parametrize(
@@ -468,4 +449,4 @@ def test_numbers_are_labels_where_the_loss_is_for_them(tmp_path):
   assert created.label_shape == (1,)
   arrays = _arrays(y=np.full(40, np.nan), y_test=y[:8])
   with pytest.raises(ValueError, match='`y` must be finite'):
-    own.create_task('mine', _NATURAL, **arrays, kinds='numbers')
+    _create(**arrays, kinds='numbers')

@@ -48,14 +48,14 @@ def test_the_first_metric_decides_or_the_loss(asked, metric, goal):
 @pytest.mark.parametrize(
   ('asked', 'goal', 'words'),
   [
-    ([None, 'accuracy'], 'min', '`metric_goal` must be left out.* found min'),
-    (['mse'], 'max', '`metric_goal` must be left out for loss.* found max'),
+    ([None, 'accuracy'], 'min', '`metric_goal` must be max .* found min'),
+    (['mse'], 'max', '`metric_goal` must be min for loss, found max'),
     (['mse', 'r2_score', 'r2_score'], None, "`metrics` .* found 'r2_score'"),
     ([None, 'mine.py:loss'], 'min', "`metrics` .* found 'loss'"),
     ([None, 'top-5'], 'max', "`metrics` .* found 'top-5'"),
     # No name says what is better, nor does anybody.
-    (['mse', 'mine.py:score'], None, '`metric_goal` must be given'),
-    (['mse', 'TruePositives'], None, '`metric_goal` must be given'),
+    (['mse', 'mine.py:score'], None, '`metric_goal` must be max or min for'),
+    (['mse', 'TruePositives'], None, '`metric_goal` must be max or min for'),
   ],
 )
 def test_names_and_goals_that_cannot_be_are_refused(asked, goal, words):

@@ -164,10 +164,16 @@ def _with_loss_of_outputs(input_shape, num_classes):
     (_ends_with(activity_regularizer='l2'), 'losses of its activations'),
     (_ends_with(_AddsLoss), 'losses of its activations'),
     (_with_loss_of_outputs, 'losses of its activations'),
+    # What does not fit the data.
+    (lambda: None, 'takes 0 positional arguments but 2 were given'),
+    (lambda shape, n: 3, 'returns a Model, found that .* returns int'),
+    (_ends_with()(_SHAPE, 4), '`model` must be a function that works'),
+    (lambda shape, n: _ends_with()((4,), n), r'take examples of float32\[8\]'),
+    (_functional(lambda x: [x, x]), 'must have one output, found 2 of'),
   ],
 )
-def test_what_tff_would_leave_out_is_refused(create_model, words):
-  with pytest.raises(ValueError, match=words):
+def test_what_would_not_be_trained_as_it_is_is_refused(create_model, words):
+  with pytest.raises((TypeError, ValueError), match=words):
     _create(create_model, 4)
 
 

@@ -1,6 +1,6 @@
 """Tests of what takes a plan's guarantee from a run."""
 
-import collections
+import dataclasses
 import json
 
 import numpy as np
@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 
 from tasks import algorithms
 from tasks import config as config_lib
-from tasks.data import task
+from tasks.data import own
 from tasks.data.partitions import PartitionConfig
 from tasks.running.folder import RunFolder
 from tasks.running.run_privacy import RunPrivacy, find_caveats
@@ -25,21 +25,13 @@ _GROUPS = _TAKE_TURNS | dict(mechanism='banded', sampling='grouped_poisson')
 
 
 def _task(test_is_of_clients=False, partition_name='iid'):
-  return task.Task(
-    name='numbers',
-    train=collections.OrderedDict(
-      x=np.zeros([4, 1], np.uint8), y=np.zeros(4, np.int32)
-    ),
-    partition=PartitionConfig(partition_name, num_clients=2).split(
-      np.zeros(4, np.int32)
-    ),
-    test=collections.OrderedDict(
-      x=np.zeros([1, 1], np.uint8), y=np.zeros(1, np.int32)
-    ),
-    num_classes=2,
-    source='made for a test',
-    test_is_of_clients=test_is_of_clients,
+  created = own.create_task(
+    'numbers',
+    PartitionConfig(partition_name, num_clients=2),
+    **dict(x=np.zeros([4, 1]), y=np.arange(4) % 2),
+    **dict(x_test=np.ones([2, 1]), y_test=np.arange(2)),
   )
+  return dataclasses.replace(created, test_is_of_clients=test_is_of_clients)
 
 
 def _process(factory):
