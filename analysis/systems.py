@@ -28,12 +28,13 @@ _MECHANISMS = {
   'dp_fed_avg,blt': 'in turns, BLT',
 }
 
-# What is compared on which data: their name and the scale.
+# What is compared on which data, and at which scale.
 _DATA = {
-  'mnist': ('MNIST', 'paper_96_rounds'),
-  'cifar10': ('CIFAR-10', 'paper_40_rounds'),
+  f'mlp_{data}_{clients}': title
+  for data, title in (('mnist', 'MNIST'), ('cifar10', 'CIFAR-10'))
+  for clients in ('half', 'disjoint', 'examples')
 }
-_CLIENTS = ('half', 'disjoint', 'examples')
+_SCALES = {'MNIST': 'paper_96_rounds', 'CIFAR-10': 'paper_40_rounds'}
 _READERS, _SERVER = 'who sees the models', 'the server too'
 _NOBODY = ('nobody', stats.MISSING)
 _CLIENT = ('a client', _READERS)
@@ -122,20 +123,19 @@ def systems(found: Evidence) -> pd.DataFrame:
   - bits: of an element that a client sends.
   """
   table = found.table
-  names = table['row'].str.extract('mlp_([a-z0-9]+)_(.*)')
-  scales = names[0].map({name: scale for name, (_, scale) in _DATA.items()})
+  data = table['row'].map(_DATA)
+  is_shown = table['is_complete'] & table['scale'].eq(data.map(_SCALES))
   table = table.assign(
-    of_data=pd.Categorical(names[0], [*_DATA]),
+    data=pd.Categorical(data, [*_SCALES]),
     system=_in_order(table, _SYSTEMS),
     budget=table['target_epsilon'].fillna(0),
-  )[table['is_complete'] & names[1].isin(_CLIENTS) & table['scale'].eq(scales)]
-  lines = _over_seeds(table, ['of_data', 'budget', 'system'])
+  )
+  lines = _over_seeds(table[is_shown], ['data', 'budget', 'system'])
   is_distributed = lines['aggregation'] == 'distributed'
   told = pd.DataFrame.from_dict(
     _SYSTEMS, 'index', columns=['title', 'protects', 'against']
   )
   lines = lines.join(told, on='system').assign(
-    data=[_DATA[name][0] for name in lines['of_data']],
     neighbours=lines['relation'].str.replace('_', '-'),
     bits=lines.get('sum_bits', is_distributed).where(is_distributed, 32),
   )

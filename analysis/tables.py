@@ -17,6 +17,7 @@ from analysis.stats import Columns, cells
 # and where FedAvg is below three times chance there is little to lose.
 CHANCE = 10.0
 NEAR_CHANCE = 'near chance'
+_PAPERS_NOISE = 'as P = 80'
 VERDICTS = ('holds', 'does not hold', 'not decided')
 
 # The figures of a line over seeds: the algorithm whose runs have it, and their
@@ -46,20 +47,20 @@ _FINDINGS: Mapping[str, tuple[str, str, Sequence[str], str]] = {
     'clipping costs more on non-IID data',
     'clipping_drop',
     ('table', 'model_name', 'data'),
-    'table == 2 and is_iid and not is_iid_more',
+    'table == 2 and split == "IID" and split_more == "non-IID"',
   ),
   # Table 2.
   'data': (
     'clipping costs more on CIFAR-10',
     'clipping_drop',
-    ('table', 'model_name', 'is_iid'),
+    ('table', 'model_name', 'split'),
     'table == 2 and paper_data == "EMNIST" and paper_data_more == "CIFAR-10"',
   ),
   # Sec. 2.2 and 4; Table 4 repeats AlexNet and ResNet-18 of Table 2.
   'structure': (
     'structured models lose less by clipping',
     'clipping_drop',
-    ('table', 'data', 'is_iid'),
+    ('table', 'data', 'split'),
     'structure > structure_more'
     ' and not (table == 4 and model_name_more == "AlexNet")',
   ),
@@ -190,8 +191,7 @@ def _line(
 ) -> dict[str, Any]:
   """What a row is like and came to at one scale.
 
-  `part` must have one run of an algorithm and seed. `near_chance` has the
-  figures that say nothing.
+  `part` must have one run of an algorithm and seed.
   """
   runs = {
     name: part[part['algorithm'] == name]
@@ -209,14 +209,13 @@ def _line(
     figure: stats.estimate(runs[name][column])
     for figure, (name, column) in _FIGURES.items()
   }
-  guesses = figures['fed_avg'].mean < 3 * CHANCE
   plain, clipped, private = runs.values()
   multiplier, epsilon = math.nan, stats.NOT_RUN
   if len(private):
     multiplier = private['noise_multiplier'].iloc[0]
     epsilon = stats.at_most(private['epsilon'].iloc[0])
   if is_study:
-    epsilon = 'as P = 80'
+    epsilon = _PAPERS_NOISE
   run = part.iloc[0]
   ours = {
     'P': int(run['clients_per_round']),
@@ -233,10 +232,10 @@ def _line(
     'row': row.name,
     'table': row.table,
     **{f'paper_{key}': value for key, value in row._asdict().items()},
-    **run[['model_name', 'data', 'split', 'is_iid', 'num_parameters']],
+    **run[['model_name', 'data', 'split']],
+    **run[['num_parameters', 'num_test_examples']],
     'structure': _STRUCTURE[run['model_name']],
     'layers': _LAYERS[run['model_name']],
-    'num_test_examples': run['num_test_examples'],
     **ours,
     'size': ', '.join(map(str, ours.values())),
     'scale': run['scale'] + (', the noise of P = 80' if is_study else ''),
@@ -246,11 +245,6 @@ def _line(
     # Of a scale that is still being run, the seeds that have both.
     'num_seeds': len(both or {*plain['seed']}),
     **figures,
-    'near_chance': [
-      figure
-      for figure in _COMPARED
-      if guesses or figures[_FIGURES[figure][0]].mean < 2 * CHANCE
-    ],
     'spread': 100 * plain['relative_spread'].mean(),
     **{key: plain[key].mean() for key in ('spread_at', 'std_at', 'cosine_at')},
     'clipped': 100 * clipped['clipped_fraction'].mean(),
@@ -264,8 +258,11 @@ def _line(
 
 def learned(lines: pd.DataFrame, figure: str) -> pd.DataFrame:
   """The lines of which a figure of `_COMPARED` is not near chance."""
-  near = [line['near_chance'] for line in lines.to_dict('records')]
-  return lines.loc[[figure not in figures for figures in near]]
+  algorithm, _ = _FIGURES[figure]
+  plain, own = (
+    lines[name].map(lambda each: each.mean) for name in ('fed_avg', algorithm)
+  )
+  return lines[~(plain < 3 * CHANCE) & ~(own < 2 * CHANCE)]
 
 
 def best_scale(lines: pd.DataFrame) -> pd.DataFrame:
@@ -279,31 +276,32 @@ def published(found: Evidence, number: int) -> pd.DataFrame:
   Where DP-FedAvg was not run at its scale, or is near chance, the drop by noise
   is that with the noise on the mean of the paper's P there, marked *.
   """
-  lines = found.lines[found.lines['table'] == number]
-  noisy = {
-    (line['row'], line['size']): line for line in found.noisy.to_dict('records')
-  }
-  shown = []
-  for line in best_scale(lines).to_dict('records'):
-    line |= {figure: _learned(line, figure) for figure in _COMPARED}
-    other = noisy.get((line['row'], line['size']))
-    if other and line['dp_drop'] in (stats.NOT_RUN, NEAR_CHANCE):
-      line |= {'dp_drop': f'{_learned(other, "dp_drop")} *'}
-      line |= {'epsilon': other['epsilon']}
-    shown.append(line)
+  same = ['row', 'size']
+  lines = _told(best_scale(found.lines[found.lines['table'] == number]))
+  other = _told(found.noisy).drop_duplicates(same, keep='last')
+  other = lines[same].merge(other, 'left').set_axis(lines.index)['dp_drop']
+  is_other = lines['dp_drop'].isin([stats.NOT_RUN, NEAR_CHANCE]) & other.notna()
+  shown = lines.assign(
+    dp_drop=lines['dp_drop'].mask(is_other, other + ' *'),
+    epsilon=lines['epsilon'].mask(is_other, _PAPERS_NOISE),
+  )
   has_noise = lines['paper_dp_drop'].notna().any()
   columns = {
     title: column
     for title, column in _PUBLISHED.items()
     if has_noise or title.split(',')[0] not in ('DP drop', 'ε')
   }
-  return cells(pd.DataFrame(shown, columns=lines.columns), columns)
+  return cells(shown, columns)
 
 
-def _learned(line: Mapping[str, Any], figure: str) -> str:
-  """A figure to stand beside the paper's, or that it says nothing."""
-  says_nothing = line[figure] and figure in line['near_chance']
-  return NEAR_CHANCE if says_nothing else str(line[figure])
+def _told(lines: pd.DataFrame) -> pd.DataFrame:
+  """Lines with the figures beside the paper's as text, if they say anything."""
+  texts = {}
+  for figure in _COMPARED:
+    is_told = lines.index.isin(learned(lines, figure).index)
+    is_told |= ~lines[figure].map(bool)
+    texts[figure] = lines[figure].map(str).where(is_told, NEAR_CHANCE)
+  return lines.assign(**texts)
 
 
 def clipping(found: Evidence) -> pd.DataFrame:
@@ -409,11 +407,11 @@ def norms(found: Evidence) -> pd.DataFrame:
   lines = lines.sort_values('T', kind='stable').drop_duplicates(
     ['row', 'P', 'Q', 'batch'], keep='last'
   )
-  shared = ['model_name', 'paper_data', 'is_iid', 'P', 'Q', 'batch']
+  shared = ['model_name', 'paper_data', 'split', 'P', 'Q', 'batch']
   table = []
   for statement, (column, less) in {
     'less on EMNIST (here MNIST) than on CIFAR-10': ('paper_data', 'EMNIST'),
-    'less on IID data than on non-IID data': ('is_iid', True),
+    'less on IID data than on non-IID data': ('split', 'IID'),
     'less with ResNet-18 than with AlexNet': ('model_name', 'ResNet-18'),
   }.items():
     is_first = lines[column] == less
