@@ -13,15 +13,10 @@ from typing import Any, NamedTuple
 class Row(NamedTuple):
   """One row, or one half of a row, of Tables 2 to 4, or its stand-in on MNIST.
 
-  Attributes:
-    name: What it is called in config.json.
-    data: Those of the paper.
-    epsilon: The paper's ε; None in Table 2.
-    fed_avg: The published test accuracy of FedAvg, in percent.
-    clipping_drop: The published accuracy of FedAvg less that of CE-FedAvg, in
-      points.
-    dp_drop: The published accuracy of CE-FedAvg less that of DP-FedAvg, in
-      points; None in Table 2.
+  The figures are the paper's: ε (None in Table 2), the test accuracy of FedAvg
+  in percent, and in points what clipping costs (FedAvg less CE-FedAvg) and what
+  noise does (CE-FedAvg less DP-FedAvg; None in Table 2). `name` is that of
+  config.json.
   """
 
   name: str
@@ -38,16 +33,10 @@ class Row(NamedTuple):
 
 
 class Algorithm(NamedTuple):
-  """A way to train.
-
-  Attributes:
-    title: What it is called.
-    clips: What the clipping norm bounds: 'nothing', 'updates', 'models' or
-      'gradients'.
-    is_private: Whether it adds noise.
-  """
+  """A way to train: its title, what c bounds, and whether it adds noise."""
 
   title: str
+  # 'nothing', 'updates', 'models' or 'gradients'.
   clips: str
   is_private: bool = False
 

@@ -180,8 +180,8 @@ def read_published(directory: pathlib.Path) -> dict[str, Run]:
   Raises:
     ValueError: A file is missing or cannot be read.
   """
+  text, *tables = (directory / name for name in RESULT_FILES)
   try:
-    text, *tables = (directory / name for name in RESULT_FILES)
     lines = map(json.loads, text.read_text(encoding='utf-8').splitlines())
     configs = {line['name']: line for line in lines}
     rounds, updates = (
@@ -192,15 +192,9 @@ def read_published(directory: pathlib.Path) -> dict[str, Run]:
     raise ValueError(
       f'`directory` must hold published runs, found in {directory}: {error}.'
     ) from error
-  updates = _mark_means(updates)
-  rounds_of, updates_of = (
-    {
-      name: part.reset_index(drop=True)
-      for name, part in table.drop(columns='run').groupby(table['run'])
-    }
-    for table in (rounds, updates)
-  )
-  no_updates = updates[:0].drop(columns='run')
+  rounds_of = dict(iter(rounds.groupby('run')))
+  updates_of = dict(iter(_mark_means(updates).groupby('run')))
+  no_updates = _mark_means(updates[:0])
   return {
     name: Run(
       config=line['config'],

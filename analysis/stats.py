@@ -125,8 +125,8 @@ def prediction_margin(published: Estimate) -> float:
   count = published.num_seeds
   if count < 2:
     return 1.0 if count else math.nan
-  spread = float(np.std(published.values, ddof=1))
-  return _quantile(count - 1) * spread * math.sqrt(1.0 + 1.0 / count)
+  error = float(stats.sem(published.values))
+  return _quantile(count - 1) * error * math.sqrt(1.0 + count)
 
 
 def _quantile(degrees: float) -> float:
@@ -189,49 +189,40 @@ class Runs(NamedTuple):
   """A row for each run, and what is no run.
 
   Attributes:
-    table: A row for each run, with its name as index; NaN, None or an empty
-      text is what is missing. Its columns are every setting of `config.json`
-      (`settings` has them in one), and
+    table: By the names of runs; NaN, None or an empty text is what is missing.
+      Its columns are every setting of `config.json` (all in `settings`), and
 
-      - `files` (the `Run`) and `folder` (the name under which the run was
-        read; the index may be another);
-      - `row`, `scale` and `variants` (with commas) of a published experiment,
-        empty else; `algorithm`, `algorithm_name`, `own_aggregator` (whether
-        there is one), `is_audited` (there are canaries among the clients),
-        `noise_clients_per_round` (the P whose noise on the mean it simulates),
-        `clips` (what c bounds: updates, models, gradients or nothing), `model`,
-        `model_name`, `num_parameters`, `data`, `is_iid` (whether the paper
-        would call it so), `split` (that in a word), `num_clients`,
-        `num_test_examples`, `metric`, `target_epsilon`, `clipping_norm`,
-        `setting` (all of `SETTING_KEYS` as text: runs with the same may be
-        compared) and `series` (that without seeds: runs with the same repeat
-        each other);
+      - `files` (the `Run`) and `folder` (the name under which it was read);
+      - `row`, `scale` and `variants` (with commas) of a published experiment;
+        `algorithm`, `algorithm_name`, `own_aggregator` (whether there is one),
+        `is_audited`, `clips` (what c bounds: updates, models, gradients or
+        nothing), `model`, `model_name`, `num_parameters`, `data`, `is_iid`
+        (whether the paper would call it so), `split` (that in a word),
+        `num_clients`, `num_test_examples`, `metric`, `noise_clients_per_round`
+        (the P whose noise on the mean it simulates), `target_epsilon`,
+        `clipping_norm`, `setting` (all of `SETTING_KEYS` as text: runs with the
+        same may be compared) and `series` (that without seeds);
       - what it came to: `rounds_done`, `is_complete`, `final_score` (of its
-        metric; an accuracy in percent, of the test set or the part of it that
-        the run evaluates),
-        `clipped_fraction` (mean over rounds), `relative_spread` (of the
-        clients' update norms, standard deviation over mean, mean over rounds),
-        `spread_at` and `std_at` (that, and the standard deviation alone, at
-        `FIGURE_ROUND`), `cosine_at` (the mean cosine of two updates there),
-        `path` (how far the model has moved after each round, from 0 to T),
+        metric; an accuracy in percent), `clipped_fraction` (mean over rounds),
+        `relative_spread` (of the norms of updates, standard deviation over
+        mean, mean over rounds), `spread_at`, `std_at` and `cosine_at` (that,
+        the standard deviation and the mean cosine of two updates, at
+        `FIGURE_ROUND`), `path` (how far the model has moved after each round),
         `round_seconds` (the median), `has_updates` (some are recorded);
       - beside other runs: `drop` (by how much `final_score` is worse than that
-        of the run of FedAvg: in points for an accuracy, else in the unit of the
-        metric) and `no_drop` (why there is none), `dp_drop` (the same against
-        CE-FedAvg, with the same threshold if there is such a run),
-        `equal_path_accuracy` (that of FedAvg at the round by which it has moved
-        as far as this run has at T), `equal_path_lead` (the run's own less that
-        of FedAvg: clipping makes steps shorter, so that a part of a drop is
-        training that is still to come),
-        `shown_norm` (the threshold on updates with which a run is drawn: its
-        own c or, where it does not clip, the one c with which all others of its
-        setting do; NaN where there is none, and for clipped models);
+        of the run of FedAvg), `no_drop` (why there is none), `dp_drop` (the
+        same against CE-FedAvg, with the same threshold if there is such a run),
+        `equal_path_accuracy` (that of FedAvg when it had moved as far as this
+        run at its end: clipping makes steps shorter), `equal_path_lead` (the
+        run's own less that), `shown_norm` (the threshold on updates with which
+        it is drawn: its own or, where it does not clip, that of all others of
+        its setting);
       - `is_private`, `has_simulation_figures` (a private run shows exact
         figures of its clients), `has_caveats` (the ε of its plan does not hold
-        for the run as it was run), `epsilon` (of the rounds that were run, for
-        the cohorts that were drawn), `paper_epsilon` (the paper's figure where
-        it is another), and of its plan `noise_multiplier`, `delta`,
-        `sampling`, `accountant`, `relation`, `unit`.
+        for the run as it was run), `epsilon` (of the rounds and cohorts that
+        were run), `paper_epsilon` (the paper's figure where it is another), and
+        of its plan `noise_multiplier`, `delta`, `sampling`, `accountant`,
+        `relation`, `unit`.
     left_out: Folder and reason of each that is no run.
   """
 
@@ -393,54 +384,43 @@ def _epsilons(run: Run) -> tuple[float, float]:
 def _norms(run: Run) -> dict[str, float]:
   """The spread of the norms of updates, and the mean cosine of two updates.
 
-  The spread is the standard deviation over the mean, and not the variance,
-  because the threshold is itself a multiple of the mean norm: scaling all
-  updates changes neither the ratio nor what is cut.
-
-  The squared norm of the sum of n updates is the sum of their squared norms and
-  of the inner products of all pairs. So the norms and the norm of the mean give
-  the cosine, in which a pair counts by the product of its norms. It is that of
-  the updates only where nothing was clipped.
+  The squared norm of a sum is the sum of the squared norms and of the inner
+  products of all pairs: the norms and that of the mean give the cosine, in
+  which a pair counts by the product of its norms. It is that of the updates
+  only where nothing was clipped.
   """
   std = run.rounds['update_norm_std']
+  # Over the mean, of which the threshold is a multiple.
   spread = std / run.rounds['update_norm_mean']
   is_there = run.rounds['round_num'] == FIGURE_ROUND + 1
   updates = run.updates[run.updates['t'] == FIGURE_ROUND]
   norms = updates.loc[~updates['is_mean'], 'update_norm']
   sums = updates.loc[updates['is_mean'], 'update_norm'] * len(norms)
   squares = np.square(norms).sum()
-  at_round = {
-    'spread_at': spread[is_there],
-    'std_at': std[is_there],
-    'cosine_at': (sums**2 - squares) / (norms.sum() ** 2 - squares),
+  cosine = (sums**2 - squares) / (norms.sum() ** 2 - squares)
+  return {
+    'relative_spread': spread.mean(),
+    # NaN where there is no such round.
+    'spread_at': spread[is_there].mean(),
+    'std_at': std[is_there].mean(),
+    'cosine_at': cosine.mean(),
   }
-  # NaN where there is no such round.
-  found = {
-    key: run_files.to_number(it.squeeze()) for key, it in at_round.items()
-  }
-  return {'relative_spread': spread.mean(), **found}
 
 
 def _path(run: Run) -> tuple[float, ...]:
   """How far the model has moved after each round; empty if not recorded.
 
-  A step is η_g times the norm of the averaged update. Most of the recorded ones
-  are early: between them, logarithms are taken to be linear.
+  A step is η_g times the norm of the averaged update. Between the recorded
+  ones, logarithms are taken to be linear.
   """
-  means = run.updates[run.updates['is_mean']].sort_values('t')
-  norms = means['update_norm']
-  usable = np.isfinite(norms) & (norms > 0)
-  if not usable.any():
+  means = run.updates[run.updates['is_mean'] & (run.updates['update_norm'] > 0)]
+  means = means[np.isfinite(means['update_norm'])].sort_values('t')
+  if means.empty:
     return ()
-  logs = np.interp(
-    np.arange(run.settings['num_rounds']),
-    means.loc[usable, 't'],
-    np.log(norms[usable]),
-  )
-  steps = run_files.to_number(
-    run.settings.get('server_learning_rate')
-  ) * np.exp(logs)
-  return (0.0, *np.cumsum(steps).tolist())
+  rounds = np.arange(run.settings['num_rounds'])
+  logs = np.interp(rounds, means['t'], np.log(means['update_norm']))
+  rate = run_files.to_number(run.settings.get('server_learning_rate'))
+  return (0.0, *np.cumsum(rate * np.exp(logs)).tolist())
 
 
 def _is_iid(settings: Mapping[str, Any]) -> bool:
