@@ -39,6 +39,10 @@ _SIMULATION_NOTE = (
   "exact figures of the clients' updates, for simulation only: no part of the "
   'private release, and not covered by ε.'
 )
+_EXACT_NOTE = (
+  'exact figures of the same clients, which no ε covers. Do not publish this '
+  'report as a whole.'
+)
 _RESULT_NOTE = (
   'Figures are means over seeds ({} a row). ± is half of the 95 % interval of '
   'the mean by Student’s t, from three seeds on. Each run is compared with the '
@@ -195,8 +199,8 @@ def _pictures(note: str, drawn: Sequence[figures.Drawing]) -> str:
 def _by_metric(table: pd.DataFrame) -> list[tuple[Metric, pd.DataFrame]]:
   """For each metric a row for each label: what its seeds came to.
 
-  `score` and `drop` are texts, and `guarantee` is a word, empty for a run that
-  is not private; `one_model` says whether several seeds share their model.
+  `guarantee` is a word, empty for a run that is not private; `one_model` says
+  whether several seeds share their model.
   """
   found = []
   for metric, of_metric in table.groupby('metric', sort=False):
@@ -245,17 +249,17 @@ def _guarantee(own: pd.DataFrame) -> str:
 
 def _results(table: pd.DataFrame) -> str:
   """The sentence and the table of the runs of each metric, and a note."""
-  parts, seeds, one_model = [], set(), []
-  for metric, found in _by_metric(table):
-    seeds.update(found['seeds'])
-    one_model += found.loc[found['one_model'], 'label'].to_list()
-    parts += [
-      f'**{_result_sentence(metric, found)}**',
-      markup.markdown_table(_result_table(metric, found)),
-    ]
-  note = _RESULT_NOTE.format(' or '.join(map(str, sorted(seeds - {0} or {0}))))
-  if one_model:
-    note += f' {_ONE_MODEL_NOTE.format("; ".join(one_model))}'
+  found = _by_metric(table)
+  parts = []
+  for metric, of_metric in found:
+    parts.append(f'**{_result_sentence(metric, of_metric)}**')
+    parts.append(markup.markdown_table(_result_table(metric, of_metric)))
+  every = pd.concat(of_metric for _, of_metric in found)
+  seeds = sorted({*every['seeds']} - {0} or {0})
+  note = _RESULT_NOTE.format(' or '.join(map(str, seeds)))
+  if every['one_model'].any():
+    shared = every.loc[every['one_model'], 'label']
+    note += f' {_ONE_MODEL_NOTE.format("; ".join(shared))}'
   return '\n\n'.join([*parts, note])
 
 
@@ -311,28 +315,23 @@ def _result_sentence(metric: Metric, found: pd.DataFrame) -> str:
 def _privacy(table: pd.DataFrame) -> str:
   """What private runs promise, together and each, once for equal ones."""
   texts = _together(table)
-  told: dict[str, list[str]] = {}
+  promises = []
   for name, run in table['files'].items():
-    privacy = run.privacy
-    promises = [privacy.get('description'), privacy.get('with_clipping_norm')]
+    keys = ['description', 'with_clipping_norm']
     if run.settings.get('clipping') == 'adaptive':
       # Its noise is not that of the sentence alone.
-      promises.append(privacy.get('aggregation'))
-    for text in filter(None, promises):
-      told.setdefault(text, []).append(name)
-  everyone = {name for own in told.values() for name in own}
-  for text, own in told.items():
-    is_all = len(own) == len(everyone)
+      keys.append('aggregation')
+    promises += [(run.privacy.get(key), name) for key in keys]
+  told = pd.DataFrame(promises, columns=['text', 'name']).dropna()
+  for text, own in told.groupby('text', sort=False)['name']:
+    is_all = len(own) == told['name'].nunique()
     texts.append(text if is_all else f'**{"; ".join(own)}**: {text}')
   # A simulation of the noise of other cohorts promises nothing.
   promises_some = table['is_private'] & table['noise_clients_per_round'].isna()
   held = table[promises_some & ~table['has_caveats']]
   exact = table[~promises_some & table['data'].isin(held['data'])]
   if len(exact):
-    texts.append(
-      f'{"; ".join(exact.index)}: exact figures of the same clients, which no '
-      'ε covers. Do not publish this report as a whole.'
-    )
+    texts.append(f'{"; ".join(exact.index)}: {_EXACT_NOTE}')
   simulated = table.index[table['has_simulation_figures']]
   if len(simulated):
     texts.append(f'† {"; ".join(simulated)}: {_SIMULATION_NOTE}')
@@ -341,14 +340,15 @@ def _privacy(table: pd.DataFrame) -> str:
 
 def _together(table: pd.DataFrame) -> list[str]:
   """What the private runs on the same data have spent together."""
-  texts = []
-  for data, files in table['files'].groupby(table['data'], sort=False):
-    text = spending.describe_ledgers(
-      [run.ledger for run in files if run.ledger]
-    )
-    if text:
-      texts.append(f'All private runs on {data or "these clients"}: {text}')
-  return texts
+  told = {
+    data: spending.describe_ledgers([run.ledger for run in files if run.ledger])
+    for data, files in table.groupby('data', sort=False)['files']
+  }
+  return [
+    f'All private runs on {data or "these clients"}: {text}'
+    for data, text in told.items()
+    if text
+  ]
 
 
 def _run_by_run(table: pd.DataFrame) -> str:
