@@ -141,10 +141,10 @@ class Evidence:
       ~table['row'].isin(experiments.SYSTEM_ROWS) & table['is_complete']
     ]
     self.lines = _lines(self.rows, is_study=False)
-    noisy = _lines(self.rows, is_study=True)
-    self.noisy = noisy.reindex(columns=self.lines.columns)
     if self.lines.empty:
       raise ValueError('there is no finished run of a row of the paper')
+    noisy = _lines(self.rows, is_study=True)
+    self.noisy = self.lines[:0] if noisy.empty else noisy
 
 
 def _lines(table: pd.DataFrame, *, is_study: bool) -> pd.DataFrame:

@@ -7,12 +7,12 @@ from tests import browser
 from tests.analysis import run_folders
 
 _UPDATES = {16: [('a', 2.0, 60.0, 1.0), ('mean', 1.0, 50.0, '')]}
-_LONG = {'description': 'A long promise. ' * 20}
+_LONG = run_folders.PRIVACY | {'description': 'A long promise. ' * 20}
 _RUNS = (
   dict(algorithm='fed_avg', updates=_UPDATES),
   dict(algorithm='ce_fed_avg', updates=_UPDATES),
-  run_folders.private(1.5, _LONG),
-  run_folders.private(5.0, _LONG),
+  run_folders.private(1.5, privacy=_LONG),
+  run_folders.private(5.0, privacy=_LONG | {'epsilon': 5.0}),
 )
 # Elements that stick out of the window and are not within a frame that moves.
 _STICKING_OUT = """
@@ -34,7 +34,6 @@ def page_path(tmp_path_factory):
       accuracies=(0.1, 0.5, 0.9 - 0.01 * seed),
       task='mnist',
       examples_per_client=125,
-      versions={'tff_clipping': '0.2.0'},
       **run,
     )
     for seed in (0, 1, 2)

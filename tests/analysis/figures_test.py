@@ -67,9 +67,9 @@ def test_a_figure_of_curves_is_of_a_problem(read_runs):
   ('scores', 'metric', 'limits'),
   [
     # The start does not flatten what comes after.
-    ((0.1, *[0.9] * 10, 0.92), None, (89.9, 92.1)),
+    ((0.1, *[0.9] * 10, 0.92), ('accuracy', 'max'), (89.9, 92.1)),
     # The highest share is shown, and an axis ends at 0 % and at 101 %.
-    ((0.1, 1.0, *[0.0] * 9, 0.5), None, (0.0, 101.0)),
+    ((0.1, 1.0, *[0.0] * 9, 0.5), ('accuracy', 'max'), (0.0, 101.0)),
     ((500.0, *[0.02] * 10, 0.01), ('loss', 'min'), (0.0095, 0.0205)),
     # The least loss is shown, however early it is.
     ((0.0, *[20.0] * 10, 10.0), ('loss', 'min'), (-1.0, 21.0)),

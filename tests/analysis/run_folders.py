@@ -67,20 +67,19 @@ def write_run(
   scale: str = 'paper',
   variants: Sequence[str] = (),
   partition_summary: str | None = None,
-  metric: tuple[str, str] | None = None,
-  versions: Mapping[str, str] | None = None,
+  metric: tuple[str, str] = ('accuracy', 'max'),
   **experiment: Any,
 ) -> pathlib.Path:
   """Writes a run folder.
 
-  `accuracies` are those of each round, from round 0, or the values of `metric`,
-  a name and a goal. `metrics` are columns of metrics.csv, the same in every
-  round, beside `METRICS`; `updates` are for each t rows of client_id,
-  update_norm, angle_degrees and clip_factor. `row`, `scale` and `variants` name
-  a run of the table of experiments, and `experiment` has flags of the run.
+  `accuracies` are the values of `metric`, a name and a goal, from round 0.
+  `metrics` are columns of metrics.csv, the same in every round, beside
+  `METRICS`; `updates` are for each t rows of client_id, update_norm,
+  angle_degrees and clip_factor. `row`, `scale` and `variants` name a run of the
+  table of experiments, and `experiment` has flags of the run.
   """
   directory.mkdir(parents=True)
-  flags = {
+  settings = {
     'task': 'emnist.npz',
     'partition': 'label_skew',
     'model': model,
@@ -97,49 +96,40 @@ def write_run(
     'seed': 0,
   }
   config = {
-    'run': {'row': row, 'scale': scale, 'variants': [*variants]}
-    if row
-    else None,
-    'experiment': flags | experiment,
-    'task': {
-      'name': 'emnist.npz',
-      'num_clients': 1920,
-      'partition': partition_summary,
-    },
+    'run': {'row': row, 'scale': scale, 'variants': variants} if row else None,
+    'experiment': settings | experiment,
+    'task': {'num_clients': 1920, 'partition': partition_summary},
     'algorithm': algorithm,
     'model': {'name': model, 'num_parameters': 159_010},
-    'versions': dict(versions or {}),
+    'versions': {'numpy': '1.25.2'},
+    'metric': metric[0],
+    'metric_goal': metric[1],
   }
-  column = 'test_accuracy'
-  if metric is not None:
-    config |= dict(zip(('metric', 'metric_goal'), metric, strict=True))
-    column = f'test_{metric[0]}'
-  columns = [*METRIC_COLUMNS]
-  columns[columns.index('test_accuracy')] = column
-  columns = list(dict.fromkeys([*columns, *(metrics or ())]))
-  lines = [
-    {'round_num': number, column: accuracy}
-    | (METRICS | dict(metrics or {}) if number else {})
-    for number, accuracy in enumerate(accuracies)
-  ]
-  _write_csv(directory / 'metrics.csv', lines, columns)
-  for file, contents in (
-    ('config.json', config),
-    ('privacy.json', privacy),
-    ('audit/audit.json', audit),
-  ):
+  files = {
+    'config.json': config,
+    'privacy.json': privacy,
+    'audit/audit.json': audit,
+  }
+  for file, contents in files.items():
     if contents is not None:
       path = directory / file
       path.parent.mkdir(exist_ok=True)
       path.write_text(json.dumps(contents), encoding='utf-8')
+  score = f'test_{metric[0]}'
+  of_round = METRICS | dict(metrics or {})
+  lines = [
+    {'round_num': number, score: value, **(of_round if number else {})}
+    for number, value in enumerate(accuracies)
+  ]
+  columns = [*METRIC_COLUMNS, score, *(metrics or ())]
+  # In a folder, the metric that decides is the only one.
+  columns = [x for x in columns if x != 'test_accuracy' or x == score]
+  _write_csv(directory / 'metrics.csv', lines, columns)
+  columns = ['client_id', 'update_norm', 'angle_degrees', 'clip_factor']
   for t, clients in (updates or {}).items():
-    (directory / 'updates').mkdir(exist_ok=True)
-    columns = ['client_id', 'update_norm', 'angle_degrees', 'clip_factor']
-    _write_csv(
-      directory / 'updates' / f'round_{t:05d}.csv',
-      clients,
-      columns,
-    )
+    path = directory / 'updates' / f'round_{t:05d}.csv'
+    path.parent.mkdir(exist_ok=True)
+    _write_csv(path, clients, columns)
   return directory
 
 
@@ -147,7 +137,8 @@ def _write_csv(
   path: pathlib.Path, lines: Sequence[Any], columns: Sequence[str]
 ) -> None:
   # As they are: no integer becomes a float where another line has none.
-  pd.DataFrame(lines, columns=columns, dtype=object).to_csv(path, index=False)
+  table = pd.DataFrame(lines, columns=dict.fromkeys(columns), dtype=object)
+  table.to_csv(path, index=False)
 
 
 def write_runs(
@@ -194,16 +185,8 @@ def read_evidence(root: pathlib.Path) -> tables.Evidence:
   return tables.Evidence(stats.read_results(root).table)
 
 
-def private(
-  epsilon: float, more: Mapping[str, Any] | None = None, **settings: Any
-) -> dict[str, Any]:
+def private(epsilon: float, **settings: Any) -> dict[str, Any]:
   """The arguments of `write_run` for DP-FedAvg with an ε, and more of it."""
-  told = (
-    PRIVACY | {'epsilon': epsilon, 'actual_epsilon': epsilon} | (more or {})
-  )
-  return {
-    'algorithm': 'dp_fed_avg',
-    'target_epsilon': epsilon,
-    'privacy': told,
-    **settings,
-  }
+  told = PRIVACY | {'epsilon': epsilon, 'actual_epsilon': epsilon}
+  defaults = {'target_epsilon': epsilon, 'privacy': told}
+  return {'algorithm': 'dp_fed_avg', **defaults, **settings}
