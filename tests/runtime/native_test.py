@@ -1,4 +1,4 @@
-"""The in-process context against TFF's native one, on stock processes."""
+"""The in-process context against TFF's native one, and where it gives up."""
 
 import contextlib
 import os
@@ -12,6 +12,9 @@ import pytest
 
 from tests import processes
 from tests.runtime import stock_processes
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_QUIET = {**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'}
 
 
 @pytest.fixture(scope='module')
@@ -29,10 +32,10 @@ def results(tmp_path_factory):
           *(sys.executable, '-m', 'tests.runtime.stock_processes'),
           *(context, path),
         ],
-        cwd=pathlib.Path(__file__).parents[2],
+        cwd=_ROOT,
         stdout=log,
         stderr=log,
-        env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
+        env=_QUIET,
       )
       stack.enter_context(processes.ended_at_last(programs[path]))
     for path, program in programs.items():
@@ -53,3 +56,66 @@ def test_results_equal_those_of_the_native_context(results, name):
     else:
       # Noise of a key has the same bits.
       np.testing.assert_array_equal(a, b, err_msg=path)
+
+
+# What has no MapReduce form.
+_PROGRAM = """
+import logging, numpy as np, tensorflow_federated as tff
+from tff_clipping import runtime
+
+logging.basicConfig(level=logging.WARNING, format='%(message)s')
+runtime.set_default_context()
+clients = tff.FederatedType(np.int32, tff.CLIENTS)
+
+@tff.tensorflow.computation(np.int32)
+def double(x):
+  return 2 * x
+
+@tff.federated_computation(clients)
+def at_clients(values):
+  return tff.federated_map(double, values), tff.federated_sum(values)
+
+@tff.federated_computation(clients, tff.FederatedType(
+  np.int32, tff.CLIENTS, all_equal=True))
+def all_equal(values, offset):
+  del offset
+  return tff.federated_sum(values)
+
+@tff.federated_computation(np.int32)
+def unplaced(x):
+  return double(double(x))
+
+for _ in range(2):
+  print(at_clients([1, 2]), all_equal([1, 2], 5), unplaced(3), flush=True)
+input()
+"""
+
+
+@pytest.mark.slow
+def test_what_has_no_map_reduce_form_runs_and_leaves_no_process(tmp_path):
+  with open(tmp_path / 'output', 'w') as output:
+    program = subprocess.Popen(
+      [sys.executable, '-c', _PROGRAM],
+      cwd=_ROOT,
+      stdin=subprocess.PIPE,
+      # To a file: a worker that was left would keep a pipe open.
+      stdout=output,
+      stderr=output,
+      env=_QUIET,
+    )
+    with processes.ended_at_last(program):
+      processes.wait_for(
+        lambda: (tmp_path / 'output').read_text().count(' 12') == 2, program
+      )
+      started = processes.descendants(program.pid)
+      program.stdin.write(b'\n')
+      program.stdin.close()
+      assert program.wait(300) == 0
+  assert started
+  processes.wait_until_ended(started)
+  lines = (tmp_path / 'output').read_text().splitlines()
+  assert [x for x in lines if x[0] == '('] == ['([2, 4], 3) 3 12'] * 2
+  # Each computation is warned of once.
+  warnings = [x for x in lines if "in TFF's own context" in x]
+  assert len(warnings) == 3
+  assert 'It returns values at clients, ' in warnings[0]

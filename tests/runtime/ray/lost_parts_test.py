@@ -1,6 +1,7 @@
-"""A program that loses Ray, or is ended, leaves no hang and nothing behind."""
+"""Programs that lose Ray or a node of it, or are ended."""
 
 import contextlib
+import json
 import os
 import pathlib
 import signal
@@ -14,6 +15,7 @@ from tests import processes
 # With the other tests of Ray in one process; the programs here start at once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('ray')]
 
+_ROOT = pathlib.Path(__file__).parents[3]
 _LOST = {
   # What a user's terminal sends to all processes that it has started.
   'all': signal.SIGINT,
@@ -34,7 +36,7 @@ def programs(tmp_path_factory):
           *(sys.executable, '-m', 'tests.runtime.ray.rounds'),
           tmp_path_factory.mktemp(part),
         ],
-        cwd=pathlib.Path(__file__).parents[3],
+        cwd=_ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -64,3 +66,44 @@ def test_a_lost_part_ends_the_program_and_all_of_ray(part, programs):
   program.communicate(timeout=300)
   assert program.returncode != 0
   processes.wait_until_ended(started)
+
+
+@pytest.fixture(scope='module')
+def printed(tmp_path_factory):
+  """Returns what the program prints, by kind."""
+  result = subprocess.run(
+    [
+      *(sys.executable, '-m', 'tests.runtime.ray.nodes'),
+      tmp_path_factory.mktemp('nodes'),
+    ],
+    cwd=_ROOT,
+    capture_output=True,
+    text=True,
+    env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3', 'OMP_NUM_THREADS': '1'},
+    timeout=900,
+  )
+  assert result.returncode == 0, result.stdout + result.stderr
+  found = {}
+  # Ray prints what it likes to in this program, which imports it first.
+  for line in result.stdout.splitlines():
+    if line.startswith('{"'):
+      for name, value in json.loads(line).items():
+        found.setdefault(name, []).append(value)
+  return found
+
+
+def test_a_node_without_a_path_is_named(printed):
+  (lacking,) = printed['lacking']
+  assert 'node second (' in lacking
+  assert 'lacks /proc/self/cwd/store.' in lacking
+
+
+def test_a_killed_nodes_shard_runs_again_on_the_other_node(printed):
+  assert printed['result'] == printed['expected']
+  assert 'Lost the worker on node second (' in printed['warning'][0]
+
+
+def test_the_loss_of_the_last_node_is_an_error(printed):
+  (error,) = printed['error']
+  assert error.startswith('No worker of the cluster is left')
+  assert 'Lost the worker on node first (' in printed['warning'][-1]
