@@ -28,9 +28,8 @@ SMALLEST_RUN := embedded_digits-label_skew_8-mlp-demo
 endif
 TRAIN := $(PYTHON) -m tasks.train
 TESTS := tests
-# Where last bits are moved, and the claims on floats that run without AVX-512.
+# Where last bits are moved too.
 MOVED := privacy theory analysis aggregators
-ARITHMETIC := $(addprefix privacy/,accounting audit correlated_noise plans) theory aggregators learning runtime
 OLDER_CPU := ONEDNN_MAX_CPU_ISA=AVX2 TF_ENABLE_ONEDNN_OPTS=0 OPENBLAS_CORETYPE=Haswell \
   NPY_DISABLE_CPU_FEATURES="AVX512F AVX512CD AVX512_KNL AVX512_KNM AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
 REFERENCE := build/reference
@@ -86,16 +85,13 @@ test: $(STAMP) ## Run the tests, but for the slow ones
 test-slow: $(STAMP) ## Run the slow tests
 	@$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m slow $(TESTS)
 
-.PHONY: test-last-bits
-test-last-bits: $(STAMP) ## Run tests with last bits moved, as on another processor
-	@$(PYTHON) -m pytest -q -n 2 -m 'not slow' \
+.PHONY: test-other-cpu
+test-other-cpu: $(STAMP) ## Run tests as on a processor without AVX-512, whose last bits are others
+	@$(OLDER_CPU) $(PYTHON) -m pytest -q -n 2 -m 'not slow' \
 	  -p tests.last_bits --last-bits-seed=1 $(addprefix $(TESTS)/,$(MOVED))
-	@$(PYTHON) -m pytest -q -n 2 -m slow \
+	@$(OLDER_CPU) $(PYTHON) -m pytest -q -n 2 -m slow \
 	  -p tests.last_bits --last-bits-seed=1 $(TESTS)/privacy $(TESTS)/theory
-
-.PHONY: test-older-cpu
-test-older-cpu: $(STAMP) ## Run tests as on a processor without AVX-512
-	@$(OLDER_CPU) $(PYTHON) -m pytest -q -n 2 -m 'not slow' $(addprefix $(TESTS)/,$(ARITHMETIC))
+	@$(OLDER_CPU) $(PYTHON) -m pytest -q -n 2 -m 'not slow' $(TESTS)/learning $(TESTS)/runtime
 
 .PHONY: test-wheel
 test-wheel: ## Run the tests without TensorFlow on the newest Python and NumPy
