@@ -64,6 +64,44 @@ def run(main: Callable[[], int]) -> None:
   sys.exit(code)
 
 
+class _Output:
+  """A stream of text whose failures end nothing.
+
+  A full disk, a reader that has gone, or a locale that lacks a letter loses
+  what is printed, and no run.
+  """
+
+  def __init__(self, stream: Any):
+    self._stream = stream
+    if hasattr(stream, 'reconfigure'):
+      stream.reconfigure(errors='backslashreplace')
+
+  def __getattr__(self, name: str) -> Any:
+    return getattr(self._stream, name)
+
+  def write(self, text: str) -> int:
+    """Writes, or drops the text."""
+    with self._dropping():
+      self._stream.write(text)
+    return len(text)
+
+  def flush(self) -> None:
+    """Flushes, or drops what was written."""
+    with self._dropping():
+      self._stream.flush()
+
+  @contextlib.contextmanager
+  def _dropping(self) -> Iterator[None]:
+    try:
+      yield
+    except (OSError, ValueError):
+      # What is in the buffer goes nowhere, or Python would complain at its end.
+      with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+
 def parse(values: flags.FlagValues, arguments: Sequence[str]) -> None:
   """Parses the flags behind the name of a program.
 
@@ -100,16 +138,16 @@ def importing() -> Iterator[None]:
 
 
 def _open_streams() -> None:
-  """Lets nothing that is printed fail by a letter, or reach a run's file."""
+  """Lets nothing that is printed end a program, or reach one of its files."""
   for number in range(3):
     try:
       os.fstat(number)
     except OSError:
       # The lowest number that is free. Else a file of the run would get it.
       os.open(os.devnull, os.O_RDWR)
-  for stream in (sys.stdout, sys.stderr):
-    if hasattr(stream, 'reconfigure'):  # It is `None` where it was closed.
-      stream.reconfigure(errors='backslashreplace')
+  for number, name in ((1, 'stdout'), (2, 'stderr')):
+    stream = getattr(sys, name) or open(number, 'w', closefd=False)
+    setattr(sys, name, _Output(stream))
 
 
 def _print_help() -> None:

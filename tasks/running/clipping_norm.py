@@ -1,5 +1,7 @@
 """c from a run before: of FedAvg, as the paper sets it, or a private one."""
 
+import pathlib
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -9,11 +11,21 @@ from tasks.config import Config
 from tasks.running.folder import RunFolder
 from tff_clipping import privacy
 
+# Settings on which the norms of updates depend.
+_NORMS_DEPEND_ON = (
+  *('task', 'partition', 'examples_per_client', 'dirichlet_alpha'),
+  *('shards_per_client', 'model', 'loss', 'local_steps', 'batch_size'),
+  'client_learning_rate',
+)
 _EXACT = (
   'half of the mean norm of the updates of a run of fed_avg: a figure of the '
   "clients' data, whose cost is not in any epsilon"
 )
 _LAST_NORM = 'aggregator/clipping_norm'
+
+
+class ClippingNormWarning(UserWarning):
+  """c comes from a run whose updates have other norms."""
 
 
 class Source(NamedTuple):
@@ -41,7 +53,11 @@ def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
   Of a finished run of FedAvg it is half of the mean, over clients and rounds,
   of the norms of the updates (Sec. 2.2); of a finished private run whose c
   adapts and whose guarantee holds, the last c. A run that goes on has the c of
-  its beginning, in its config.json, `saved`.
+  its beginning, in its config.json, `saved`. Warns if the updates of that run
+  have other norms.
+
+  Raises:
+    ValueError: If `clipping_norm_from` is not the folder of such a run.
   """
   kept = (saved or {}).get('clipping_norm_source')
   if kept is not None:
@@ -86,4 +102,27 @@ def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
       'or of a private run with adaptive clipping whose guarantee holds, found '
       f'{str(folder.path)!r}: {e}'
     ) from e
+  _warn_of_other_norms(experiment, config.to_json())
   return source
+
+
+def _warn_of_other_norms(
+  theirs: Mapping[str, Any], mine: Mapping[str, Any]
+) -> None:
+  different = [
+    f'`{name}` {theirs[name]} and not {mine[name]}'
+    for name in _NORMS_DEPEND_ON
+    if name in theirs and _file_name(theirs[name]) != _file_name(mine[name])
+  ]
+  if different:
+    warnings.warn(
+      f'`clipping_norm_from` is a run with {", ".join(different)}: its updates '
+      'have other norms than those that are clipped here.',
+      ClippingNormWarning,
+      stacklevel=3,
+    )
+
+
+def _file_name(value: Any) -> Any:
+  """Returns a path without its folder: a run may be started from anywhere."""
+  return pathlib.PurePath(value).name if isinstance(value, str) else value

@@ -58,9 +58,12 @@ def test_arguments_that_are_no_flags_are_one_line(argument, text):
   assert len(ended.errors.splitlines()) == 1
 
 
-@pytest.mark.parametrize('closed', ['', '>&- 2>&-', '2>&-'])
+@pytest.mark.parametrize(
+  'redirected',
+  ['', '>/dev/full', '| true', '>&- 2>&-', '2>/dev/full', '2>&-'],
+)
 def test_what_is_printed_ends_no_command_and_is_in_no_other_file(
-  tmp_path, closed
+  tmp_path, redirected
 ):
   # Its first file has a number that no stream has.
   program = _COMMAND.replace(
@@ -68,13 +71,16 @@ def test_what_is_printed_ends_no_command_and_is_in_no_other_file(
     f"def main():\n  assert open('{tmp_path}/x', 'w').fileno() > 2",
   )
   ended = subprocess.run(
-    ['bash', '-c', f'"$0" -c "$1" {closed}', sys.executable, program],
+    [
+      *('bash', '-o', 'pipefail', '-c', f'"$0" -c "$1" {redirected}'),
+      *(sys.executable, program),
+    ],
     cwd=train_command.ROOT,
     env=train_command.environment() | {'LC_ALL': 'C', 'PYTHONUTF8': '0'},
     stdout=subprocess.PIPE,
   )
   assert ended.returncode == 3
-  if not closed:
+  if not redirected:
     assert b'norm \\u2264 c' in ended.stdout
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 
 import pytest
 
@@ -61,6 +62,29 @@ def test_a_run_that_gives_none_is_refused(tmp_path):
     with pytest.raises(ValueError, match=words) as refused:
       _find(tmp_path / name)
     assert '`clipping_norm_from` must be the folder of' in str(refused.value)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (dict(seed=1), None),
+    (dict(task='yours.csv'), '`task` yours.csv and not embedded_digits: its'),
+    (
+      dict(model='a.py:b', local_steps=2),
+      '`model` a.py:b and not mlp, `local_steps` 2 and not 1: its',
+    ),
+  ],
+)
+def test_a_run_whose_updates_have_other_norms_is_warned_of(
+  tmp_path, changes, words
+):
+  write_fed_avg(tmp_path, ['3.0,6'] * 2, **changes)
+  with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always')
+    _find(tmp_path)
+  found = [str(each.message) for each in caught]
+  assert len(found) == (words is not None)
+  assert words is None or words in found[0]
 
 
 def test_a_run_that_goes_on_has_the_norm_of_its_beginning():
