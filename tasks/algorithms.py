@@ -20,6 +20,7 @@ from typing import Any
 import tensorflow_federated as tff
 
 from tasks import named_functions
+from tasks.checks import check as check_rule
 from tasks.config import Config
 from tff_clipping import aggregators, learning, privacy
 from tff_clipping.learning import steps
@@ -243,12 +244,10 @@ def _check_keeping(config: Config) -> None:
 
 def _check_rule(config: Config, setting: str, holds: Any, must: str) -> None:
   """Raises unless a rule holds: what a setting must be ends a sentence."""
-  if not holds:
-    found = getattr(config, setting)
-    if callable(found):
-      found = named_functions.name_of(found)
-    shown = 'none' if found is None else found
-    raise ValueError(f'`{setting}` {must}, found {shown}.')
+  found = getattr(config, setting)
+  if callable(found):
+    found = named_functions.name_of(found)
+  check_rule(setting, holds, must, 'none' if found is None else found)
 
 
 def _min_separation(config: Config) -> int:

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Sequence
 from absl import flags
 
 from tasks import command_line
+from tasks.checks import check
 
 with command_line.importing():
   from tasks import config, sweep, train
@@ -72,10 +73,8 @@ def named_runs(
   runs = []
   for scale, pattern in itertools.product(scales, rows):
     matching = fnmatch.filter(ROWS, pattern)
-    if not matching:
-      raise ValueError(
-        f'`rows` must be among {", ".join(ROWS)}, found {pattern!r}.'
-      )
+    must = f'must be among {", ".join(ROWS)}'
+    check('rows', matching, must, repr(pattern))
     runs += [
       NamedRun(row, scale, algorithm, variants=tuple(variants))
       for row in matching

@@ -28,6 +28,7 @@ from typing import Any
 from absl import flags
 
 from tasks import command_line
+from tasks.checks import check
 
 with command_line.importing():
   from tasks import algorithms, train
@@ -57,10 +58,8 @@ def main() -> int:
       flag for flag, line in zip(chosen, lines, strict=True) if len(line) > 1
     ]
     name = '_'.join(map(_in_names, varied)) or 'run'
-    if name in runs:
-      raise ValueError(
-        f'`grid` must have different values, found {name} twice.'
-      )
+    is_new = name not in runs
+    check('grid', is_new, 'must have different values', f'{name} twice')
     runs[name] = (*common, *chosen)
   return run_all(runs, pathlib.Path(output_dir))
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tasks.checks import check
+
 # Sec. 2.2 of the paper: of 500 examples of a client, 230 are of each of two
 # classes and about 5 of each of the other eight.
 _MAJOR_CLASSES = 2
@@ -42,11 +44,8 @@ def draw_examples(
   disjoint = (counts.sum(axis=0) <= supply).all()
   for k in range(num_classes):
     most = int(counts[:, k].max())
-    if most > supply[k]:
-      raise ValueError(
-        '`examples_per_client` must leave every client at most the examples '
-        f'of a class: class {k} has {supply[k]}, a client needs {most}.'
-      )
+    must = f'must leave every client at most the {supply[k]} of class {k}'
+    check('examples_per_client', most <= supply[k], must, f'a need of {most}')
     rows = rng.permutation(np.flatnonzero(labels == k))
     ends = np.cumsum(counts[:, k])
     for client, count in enumerate(counts[:, k]):
@@ -93,11 +92,8 @@ def draw_label_skew(
   Source: Sec. 2.2, the non-IID case of EMNIST, with its shares at any size.
   """
   num_classes = len(supply)
-  if num_classes <= _MAJOR_CLASSES:
-    raise ValueError(
-      '`labels` must have at least 3 classes for a label skew, found '
-      f'{num_classes}.'
-    )
+  must = 'must have at least 3 classes for a label skew'
+  check('labels', num_classes > _MAJOR_CLASSES, must, num_classes)
   column_totals = _apportion(num_clients * size, supply)
   minor_share = (1 - _MAJOR_CLASSES * _MAJOR_SHARE) / (
     num_classes - _MAJOR_CLASSES
@@ -134,11 +130,8 @@ def draw_dirichlet(
   Source: Hsu et al., "Measuring the Effects of Non-Identical Data Distribution
     for Federated Visual Classification" (2019), Sec. 2.
   """
-  if size > supply.sum():
-    raise ValueError(
-      f'`examples_per_client` must be at most the {supply.sum()} examples '
-      f'there are, found {size}.'
-    )
+  must = f'must be at most the {supply.sum()} examples there are'
+  check('examples_per_client', size <= supply.sum(), must, size)
   present = np.flatnonzero(supply)
   overlapping = num_clients * size > supply.sum()
   left = supply.copy()

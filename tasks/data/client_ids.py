@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tasks.checks import check as check_rule
 from tasks.data.task import DataWarning
 from tff_clipping import id_forms
 
@@ -32,11 +33,9 @@ def check(name: str, client: Any) -> np.ndarray:
     _refuse(name, 'missing', client, pd.isna(client))
     if all(isinstance(c, str) for c in client):
       client = client.astype(str)
-  if client.ndim != 1 or client.dtype.kind not in 'iuUS':
-    raise ValueError(
-      f'`{name}` must be integers or strings [examples], found '
-      f'{client.dtype}{list(client.shape)}.'
-    )
+  are_ids = client.ndim == 1 and client.dtype.kind in 'iuUS'
+  found = f'{client.dtype}{list(client.shape)}'
+  check_rule(name, are_ids, 'must be integers or strings [examples]', found)
   if client.dtype.kind in 'iu':
     _refuse(name, 'negative', client, client < 0)
     return client

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from tasks.checks import check
 from tasks.data import client_ids
 from tasks.data.partitions import PartitionConfig
 from tasks.data.task import DataWarning, Task
@@ -92,14 +93,17 @@ def create_task(
       '`split` must be a `PartitionConfig`, for example '
       f"PartitionConfig('natural'), found {split!r}."
     )
-  if (x_test is None) != (y_test is None):
-    raise ValueError('`x_test` and `y_test` must be given together.')
-  if client_test is not None and (client is None or x_test is None):
-    raise ValueError(
-      '`client_test` must be given with `client`, `x_test` and `y_test`.'
-    )
-  if all_clients is not None and client is None:
-    raise ValueError('`all_clients` must be given with `client`.')
+  given = dict(client=client, x_test=x_test, y_test=y_test)
+  for argument, value, needed in (
+    ('x_test', x_test, ['y_test']),
+    ('y_test', y_test, ['x_test']),
+    ('client_test', client_test, ['client', 'x_test']),
+    ('all_clients', all_clients, ['client']),
+  ):
+    missing = [name for name in needed if given[name] is None]
+    holds = value is None or not missing
+    must = f'must be given with {" and ".join(needed)}'
+    check(argument, holds, must, f'no {" and ".join(missing)}')
   train = _convert('', x, y, client, kinds)
   is_held_out = x_test is None
   if is_held_out:
@@ -108,10 +112,10 @@ def create_task(
     test = _convert('_test', x_test, y_test, client_test, kinds)
   if all_clients is not None:
     all_clients = client_ids.check('all_clients', all_clients)
-    if all_clients.dtype.kind != train.client.dtype.kind or not set(
-      train.client.tolist()
-    ) <= set(all_clients.tolist()):
-      raise ValueError('`all_clients` must have each id of `client`, as there.')
+    others = sorted({*train.client.tolist()} - {*all_clients.tolist()})
+    must = 'must have each id of `client`, as there'
+    is_kind = all_clients.dtype.kind == train.client.dtype.kind
+    check('all_clients', is_kind and not others, must, f'none of {others[:3]}')
   client_ids.check_all(
     train.client, all_clients, None if is_held_out else test.client
   )
@@ -154,19 +158,12 @@ def check_task(found: Any, split: PartitionConfig) -> Task:
       '`task` must be a function that returns a `tasks.data.task.Task`, found '
       f'{type(found).__name__}.'
     )
-  for part, examples in (('train', found.train), ('test', found.test)):
-    for feature, array in examples.items():
-      if array.dtype == np.float32:
-        _to_float32(f'{feature} of {part}', array)
   for argument, asked, has in (
     ('partition', split.name, found.partition.name),
     ('num_clients', split.num_clients, found.num_clients),
   ):
-    if asked not in (None, 'natural', has):
-      raise ValueError(
-        f'`{argument}` must be what the task was split by, {has}, found '
-        f'{asked}.'
-      )
+    must = f'must be what the task was split by, {has}'
+    check(argument, asked in (None, 'natural', has), must, asked)
   return found
 
 
@@ -177,10 +174,7 @@ def read_file(path: pathlib.Path) -> dict[str, Any]:
   `client` and `is_test` (1 in the rows of the test set), and a column for each
   feature.
   """
-  if not path.is_file():
-    raise ValueError(
-      f'`task` must be a file that is there, found none: {path}.'
-    )
+  check('task', path.is_file(), 'must be a file that is there', f'no {path}')
   if path.suffix.lower() == '.csv':
     try:
       return _read_csv(path)
@@ -226,16 +220,11 @@ def _read_csv(path: pathlib.Path) -> dict[str, Any]:
     )
   for column, values in table.items():
     missing = (values.isna() | (values == '')).to_numpy()
-    if missing.any():
-      raise ValueError(
-        f'`{column}` must have a value in every row, found none in row '
-        f'{missing.argmax() + 1} of the data.'
-      )
-    if column != 'client' and values.dtype.kind not in 'biuf':
-      raise ValueError(
-        f'`{column}` must be numbers, found {values.iloc[0]!r}. The column '
-        'with the ids of the clients is called `client`.'
-      )
+    found = f'none in row {missing.argmax() + 1} of the data'
+    check(column, not missing.any(), 'must have a value in every row', found)
+    are_numbers = column == 'client' or values.dtype.kind in 'biuf'
+    must = 'must be numbers, as all but the ids of clients, `client`'
+    check(column, are_numbers, must, repr(values.iloc[0]))
   x = [_to_float32(c, table[c].to_numpy()) for c in features]
   arrays = dict(x=np.stack(x, axis=1), y=table['y'].to_numpy())
   if 'client' in table:
@@ -250,11 +239,9 @@ def _read_csv(path: pathlib.Path) -> dict[str, Any]:
   if 'is_test' not in table:
     return arrays
   is_test = table['is_test'].to_numpy()
-  if set(is_test.tolist()) != {0, 1}:
-    raise ValueError(
-      '`is_test` must be 1 in the rows of the test set and 0 in the others, '
-      f'found {", ".join(map(str, np.unique(is_test)[:3]))}.'
-    )
+  values = np.unique(is_test).tolist()
+  must = 'must be 1 in the rows of the test set and 0 in the others'
+  check('is_test', values == [0, 1], must, values[:3])
   train = {name: array[is_test == 0] for name, array in arrays.items()}
   test = {f'{name}_test': a[is_test == 1] for name, a in arrays.items()}
   return train | test
@@ -307,21 +294,17 @@ def _convert(suffix: str, x: Any, y: Any, client: Any, kinds: str) -> _Part:
     None if client is None else client_ids.check(f'client{suffix}', client),
   )
   for name, array in (('y', part.y), ('client', part.client)):
-    if array is not None and len(array) != len(part.x):
-      raise ValueError(
-        f'`x{suffix}` and `{name}{suffix}` must have as many examples, found '
-        f'{len(part.x)} and {len(array)}.'
-      )
+    size = len(part.x) if array is None else len(array)
+    must = f'must have as many examples as `x{suffix}`, {len(part.x)}'
+    check(f'{name}{suffix}', size == len(part.x), must, size)
   return part
 
 
 def _convert_x(name: str, x: np.ndarray) -> np.ndarray:
   """Returns examples as uint8, int32 or float32."""
-  if x.ndim < 2 or not x.size or x.dtype.kind not in 'biuf':
-    raise ValueError(
-      f'`{name}` must be numbers of the shape [examples, ...], of at least one '
-      f'example, found {x.dtype}{list(x.shape)}.'
-    )
+  are_numbers = x.ndim > 1 and x.size and x.dtype.kind in 'biuf'
+  must = 'must be numbers [examples, ...] of at least one example'
+  check(name, are_numbers, must, f'{x.dtype}{list(x.shape)}')
   if x.dtype == np.uint8:
     return x
   # Whole numbers become float32 in the first layer of most models.
@@ -333,12 +316,12 @@ def _convert_y(name: str, y: np.ndarray, kinds: str) -> np.ndarray:
   """Returns classes as int32, and numbers as float32."""
   if kinds == AS_GIVEN:
     kinds = CLASSES if y.dtype.kind in 'iu' else NUMBERS
-  if y.ndim < 1 or not y.size or y.dtype.kind not in 'biuf':
-    raise ValueError(
-      f'`{name}` must be numbers [examples, ...], found '
-      f'{y.dtype}{list(y.shape)}. Names of classes: `numpy.unique(y, '
-      'return_inverse=True)[1]`.'
-    )
+  are_numbers = y.ndim and y.size and y.dtype.kind in 'biuf'
+  must = (
+    'must be numbers [examples, ...]; of names of classes, `numpy.unique(y, '
+    'return_inverse=True)[1]`'
+  )
+  check(name, are_numbers, must, f'{y.dtype}{list(y.shape)}')
   if kinds == NUMBERS:
     # As models give them: a loss of a user's own broadcasts nothing.
     return _to_float32(name, y[:, None] if y.ndim == 1 else y)
@@ -349,17 +332,15 @@ def _convert_y(name: str, y: np.ndarray, kinds: str) -> np.ndarray:
       'another type: `.astype(int)`. Numbers are learned with a `loss` for '
       'numbers, such as mean_squared_error.'
     )
-  if y.min() < 0:
-    raise ValueError(f'`{name}` must be classes from 0, found {y.min()}.')
+  check(name, y.min() >= 0, 'must be classes from 0', y.min())
   return _to_int32(name, y)
 
 
 def _to_int32(name: str, array: np.ndarray) -> np.ndarray:
   """Returns integers as int32; raises if one does not fit."""
-  if array.min() < _INT32.min or array.max() > _INT32.max:
-    raise ValueError(
-      f'`{name}` must fit into int32, found {array.min()} to {array.max()}.'
-    )
+  least, most = array.min(), array.max()
+  fits = least >= _INT32.min and most <= _INT32.max
+  check(name, fits, 'must fit into int32', f'{least} to {most}')
   return array.astype(np.int32, copy=False)
 
 
@@ -395,11 +376,8 @@ def _to_float32(name: str, array: np.ndarray) -> np.ndarray:
 def _hold_out(part: _Part) -> tuple[_Part, _Part]:
   """Returns the examples to train on, and those that are held out."""
   num_examples = len(part.x)
-  if num_examples < 2:
-    raise ValueError(
-      '`x` must have at least 2 examples, one of which is held out, found '
-      f'{num_examples}.'
-    )
+  must = 'must have at least 2 examples, one of which is held out'
+  check('x', num_examples > 1, must, num_examples)
   order = np.random.default_rng(_HELD_OUT_SEED).permutation(num_examples)
   num_test = max(1, num_examples // _HELD_OUT)
   return (

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tasks.checks import check
 from tasks.data import class_counts
 from tff_clipping import argument_checks
 
@@ -120,11 +121,9 @@ class PartitionConfig:
     optional = {'examples_per_client'}
     if self.name == 'natural':
       optional.add('num_clients')
-      if self.examples_per_client is not None:
-        raise ValueError(
-          '`examples_per_client` must not be given for the natural partition, '
-          f'found {self.examples_per_client}.'
-        )
+      size = self.examples_per_client
+      must = 'must not be given for the natural partition'
+      check('examples_per_client', size is None, must, size)
     for name in ('num_clients', 'examples_per_client', 'shards_per_client'):
       value = getattr(self, name)
       if value is not None or name not in optional:
@@ -153,22 +152,21 @@ class PartitionConfig:
       ValueError: If the data lack what the partition needs.
     """
     labels = np.asarray(labels)
-    if not len(labels):
-      raise ValueError('`labels` must have an example, found none.')
+    check('labels', len(labels), 'must have an example', 'none')
     if self.name == 'natural':
-      if owners is None:
-        raise ValueError(
-          '`partition` must not be natural for data that name no client of '
-          'each example: iid, for example, with `num_clients`.'
-        )
-      return self._split_naturally(owners, all_owners)
-    if self.name != 'iid' and (
-      labels.ndim > 1 or labels.dtype.kind not in 'iu'
-    ):
-      raise ValueError(
-        '`partition` must be iid or natural for rows of labels and for '
-        f'numbers, which have no single class, found {self.name}.'
+      must = (
+        'must be iid, for example, with `num_clients`, for data that name no '
+        'client of each example'
       )
+      check('partition', owners is not None, must, 'natural')
+      return self._split_naturally(owners, all_owners)
+    check(
+      'partition',
+      self.name == 'iid' or (labels.ndim == 1 and labels.dtype.kind in 'iu'),
+      'must be iid or natural for rows of labels and for numbers, which have '
+      'no single class',
+      self.name,
+    )
     size = self.examples_per_client or self._largest_size(len(labels))
     number, details, draw = PARTITIONS[self.name]
     rng = np.random.default_rng([self.seed, number])
@@ -188,12 +186,11 @@ class PartitionConfig:
     """Returns the largest size of clients that do not overlap."""
     unit = self.shards_per_client if self.name == 'shards' else 1
     size = num_examples // (self.num_clients * unit) * unit
-    if not size:
-      raise ValueError(
-        f'`num_clients` must be at most {num_examples // unit} for '
-        f'{num_examples} examples where `examples_per_client` is not given, '
-        f'found {self.num_clients}.'
-      )
+    must = (
+      f'must be at most {num_examples // unit} for {num_examples} examples '
+      'where `examples_per_client` is not given'
+    )
+    check('num_clients', size, must, self.num_clients)
     return size
 
   def _split_naturally(self, owners: Any, all_owners: Any) -> Partition:
@@ -209,11 +206,9 @@ class PartitionConfig:
     )
     taken = np.arange(len(names))
     if self.num_clients is not None:
-      if self.num_clients > len(names):
-        raise ValueError(
-          f'`num_clients` must be at most the {len(names)} natural clients of '
-          f'the data, found {self.num_clients}.'
-        )
+      must = f'must be at most the {len(names)} natural clients of the data'
+      holds = self.num_clients <= len(names)
+      check('num_clients', holds, must, self.num_clients)
       rng = np.random.default_rng([self.seed, PARTITIONS['natural'][0]])
       taken = np.sort(rng.permutation(len(names))[: self.num_clients])
     share = f', {len(taken)} of {len(names)} clients'
@@ -237,11 +232,8 @@ def _draw_iid(
   Source: Sec. 2.2, the IID case of EMNIST.
   """
   num_examples, num_clients = len(labels), split.num_clients
-  if size > num_examples:
-    raise ValueError(
-      f'`examples_per_client` must be at most the {num_examples} examples, '
-      f'found {size}.'
-    )
+  must = f'must be at most the {num_examples} examples'
+  check('examples_per_client', size <= num_examples, must, size)
   if num_clients * size <= num_examples:
     drawn = rng.permutation(num_examples)[: num_clients * size]
     return drawn.reshape(-1, size)
@@ -262,17 +254,10 @@ def _draw_shards(
     from Decentralized Data" (AISTATS 2017), Sec. 3, pathological non-IID.
   """
   num_clients, per_client = split.num_clients, split.shards_per_client
-  if size % per_client:
-    raise ValueError(
-      f'`examples_per_client` must be a multiple of the {per_client} shards of '
-      f'a client, found {size}.'
-    )
-  if num_clients * size > len(labels):
-    raise ValueError(
-      '`examples_per_client` × `num_clients` must be at most the '
-      f'{len(labels)} examples for shards, which do not overlap, found '
-      f'{size} × {num_clients}.'
-    )
+  must = f'must be a multiple of the {per_client} shards of a client'
+  check('examples_per_client', size % per_client == 0, must, size)
+  must = f'must leave {num_clients} clients shards of {len(labels)} examples'
+  check('examples_per_client', num_clients * size <= len(labels), must, size)
   shard_size = size // per_client
   # In the order of the labels, and shuffled within a label.
   keys = labels + rng.random(len(labels)) * 0.5

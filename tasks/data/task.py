@@ -8,6 +8,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
+from tasks.checks import check
 from tasks.data.partitions import Partition
 from tff_clipping.programs.clients import client_store
 
@@ -62,78 +63,58 @@ class Task:
 
   def __post_init__(self):
     for split, examples in (('train', self.train), ('test', self.test)):
-      if list(examples) != ['x', 'y']:
-        raise ValueError(
-          f'`{split}` must hold x and y in this order, found {list(examples)}.'
-        )
-      x, y = examples.values()
-      if len(x) != len(y) or not len(y):
-        raise ValueError(
-          f'`{split}` must hold as many x as y, at least one, found {len(x)} '
-          f'and {len(y)}.'
-        )
-    labels = ('float32',) if self.num_classes is None else ('int32',)
+      names = list(examples)
+      check(split, names == ['x', 'y'], 'must hold x and y, in order', names)
+      sizes = [len(array) for array in examples.values()]
+      holds = 0 < sizes[0] == sizes[1]
+      check(split, holds, 'must hold as many x as y, at least one', sizes)
+    labels = ['float32' if self.num_classes is None else 'int32']
     for feature, dtypes in (
-      ('x', ('uint8', 'int32', 'float32')),
+      ('x', ['uint8', 'int32', 'float32']),
       ('y', labels),
     ):
-      train, test = self.train[feature], self.test[feature]
-      if train.dtype.name not in dtypes:
-        raise ValueError(
-          f'`{feature}` must be {" or ".join(dtypes)}, found {train.dtype}.'
-        )
-      if train.dtype != test.dtype or train.shape[1:] != test.shape[1:]:
-        raise ValueError(
-          f'`{feature}_test` must hold examples like those of `{feature}`, '
-          f'{train.dtype}{list(train.shape[1:])}, found '
-          f'{test.dtype}{list(test.shape[1:])}.'
-        )
+      train, test = (
+        f'{each[feature].dtype}{list(each[feature].shape[1:])}'
+        for each in (self.train, self.test)
+      )
+      holds = self.train[feature].dtype.name in dtypes
+      check(feature, holds, f'must be {" or ".join(dtypes)}', train)
+      must = f'must hold examples like those of `{feature}`, {train}'
+      check(f'{feature}_test', train == test, must, test)
     self._check_labels()
 
   def _check_labels(self) -> None:
     """Raises unless labels are classes, or rows of them, or numbers."""
-    labels = self.train['y'], self.test['y']
-    shape = list(labels[0].shape)
-    given, num_classes = self.has_padding, self.num_classes
-    if given is not None and not isinstance(given, (bool, np.bool_)):
-      raise ValueError(f'`has_padding` must be True or False, found {given!r}.')
+    num_classes, padding = self.num_classes, self.has_padding
+    shape = list(self.train['y'].shape)
     has_rows = num_classes is not None and len(shape) > 1
-    if given and not has_rows:
-      raise ValueError(
-        '`has_padding` must be True for rows of classes alone, found True.'
-      )
+    is_truth = padding is None or isinstance(padding, (bool, np.bool_))
+    check('has_padding', is_truth, 'must be True or False', repr(padding))
+    holds = has_rows or not padding
+    check('has_padding', holds, 'must be True for rows of classes alone', True)
     if num_classes is None:
-      if len(shape) < 2:
-        raise ValueError(
-          f'`y` must be classes, with `num_classes`, or rows of numbers, found '
-          f'numbers {shape}.'
-        )
+      must = 'must be classes, with `num_classes`, or rows of numbers'
+      check('y', len(shape) > 1, must, f'numbers {shape}')
       return
-    if len(shape) > 2 or shape[1:] == [1]:
-      raise ValueError(
-        '`y` must be labels [examples] or [examples, length], found the shape '
-        f'{shape}.'
+    must = 'must be labels [examples] or [examples, length]'
+    check('y', len(shape) <= 2 and shape[1:] != [1], must, f'the shape {shape}')
+    check('y', num_classes > 1, 'must have at least two classes', num_classes)
+    must = f'must be from 0 and below `num_classes`, {num_classes}'
+    for y in (self.train['y'], self.test['y']):
+      holds = y.min() >= 0 and y.max() < num_classes
+      check('y', holds, must, f'{y.min()} to {y.max()}')
+      counts = not padding or y.any()
+      check('y', counts, 'must have a label that counts', 'padding')
+      check(
+        'has_padding',
+        padding is not None or not has_rows or y.all(),
+        'must be given where `y` has rows of labels with 0 among them: True '
+        'where 0 fills up short rows and does not count, False where it is a '
+        'class. Rows of 0 with one 1 for each class become labels by '
+        '`y.argmax(axis=1)`; rows that say which of several classes an example '
+        'has are for `loss` binary_crossentropy',
+        'none',
       )
-    if num_classes < 2:
-      raise ValueError(
-        f'`y` must have at least two classes, found {num_classes}.'
-      )
-    for y in labels:
-      if y.min() < 0 or y.max() >= num_classes:
-        raise ValueError(
-          f'`y` must be from 0 and below `num_classes`, {num_classes}, found '
-          f'{y.min()} to {y.max()}.'
-        )
-      if given and not y.any():
-        raise ValueError('`y` must have a label that counts, found padding.')
-      if given is None and has_rows and not y.all():
-        raise ValueError(
-          '`has_padding` must be given where `y` has rows of labels with 0 '
-          'among them: True where 0 fills up short rows and does not count, '
-          'False where it is a class. Rows of 0 with one 1 for each class '
-          'become labels by `y.argmax(axis=1)`; rows that say which of several '
-          'classes an example has are for `loss` binary_crossentropy.'
-        )
 
   @property
   def client_ids(self) -> tuple[str, ...]:
@@ -188,13 +169,10 @@ class Task:
     Test sets are not always in random order: MNIST's first half is cleaner than
     its second.
     """
-    found = len(self.test['y'])
-    if not 1 <= count <= found:
-      raise ValueError(
-        f'`test_examples` must be between 1 and the {found} that there are, '
-        f'found {count}.'
-      )
-    rows = np.arange(count) * found // count
+    size = len(self.test['y'])
+    must = f'must be between 1 and the {size} that there are'
+    check('test_examples', 1 <= count <= size, must, count)
+    rows = np.arange(count) * size // count
     test = collections.OrderedDict(
       (key, value[rows]) for key, value in self.test.items()
     )
@@ -206,16 +184,11 @@ class Task:
     They take no part in the training: evaluating on their examples tells of no
     client that does. They are drawn at random, and the others keep their order.
     """
-    if self.partition.name != 'natural':
-      raise ValueError(
-        '`held_out_clients` must be given for the natural partition only, '
-        f'found {count} for {self.partition.name!r}.'
-      )
-    if not 1 <= count < self.num_clients:
-      raise ValueError(
-        '`held_out_clients` must be between 1 and fewer than the '
-        f'{self.num_clients} clients that there are, found {count}.'
-      )
+    is_natural = self.partition.name == 'natural'
+    must = 'must be given for the natural partition only'
+    check('held_out_clients', is_natural, must, self.partition.name)
+    must = f'must be fewer than the {self.num_clients} clients that there are'
+    check('held_out_clients', 1 <= count < self.num_clients, must, count)
     rng = np.random.default_rng([seed, _HELD_OUT])
     order = rng.permutation(self.num_clients)
     held_out, kept = np.sort(order[:count]), np.sort(order[count:])

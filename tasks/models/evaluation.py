@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tasks.checks import check
 from tasks.models.objective import TestMetric
 
 _BATCH_SIZE = 256
@@ -79,22 +80,17 @@ def build_evaluation_fn(
       counted = metric.counted
       if metric.name not in counts:
         labels, found_outputs = test['y'], np.concatenate(outputs)
-        if found_outputs.shape != labels.shape:
-          raise ValueError(
-            f'The outputs of `model` must have the shape {labels.shape} of the '
-            f'labels for {metric.name}, found {found_outputs.shape}.'
-          )
+        shape = found_outputs.shape
+        must = f'must give the shape {labels.shape} of `y` for {metric.name}'
+        check('model', shape == labels.shape, must, shape)
         with np.errstate(all='ignore'):
           value = counted(labels.astype(float), found_outputs.astype(float))
       elif type(counted).result is tf.keras.metrics.Mean.result:
         value = _mean(counted.total, counted.count)
       else:
         value = counts[metric.name]
-      if tf.size(value) != 1:
-        raise ValueError(
-          '`metrics` must be single numbers, found the shape '
-          f'{list(np.shape(value))} of {metric.name}.'
-        )
+      shape = f'the shape {list(np.shape(value))} of {metric.name}'
+      check('metrics', tf.size(value) == 1, 'must be single numbers', shape)
       found[f'test_{metric.name}'] = float(np.reshape(value, ()))
     loss = _mean(*model.report_local_unfinalized_metrics()['loss'])
     return {**found, 'test_loss': loss}

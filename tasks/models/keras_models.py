@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tasks.checks import check
 from tasks.models import group_norm
 from tff_clipping import argument_checks
 
@@ -76,12 +77,11 @@ def _image_model(
     Returns:
       An uncompiled model from images to logits [batch, num_classes].
     """
-    if len(input_shape) != 3:
-      raise ValueError(
-        '`model` must be one of your own, FILE.py:function, for inputs '
-        'that are not images [height, width, channels], found '
-        f'{list(input_shape)}. Images without channels: `x[..., None]`.'
-      )
+    must = (
+      'must be one of your own, FILE.py:function, for inputs that are not '
+      'images [height, width, channels] (without channels: `x[..., None]`)'
+    )
+    check('model', len(input_shape) == 3, must, list(input_shape))
     layers = _SeededLayers(seed)
     inputs = x = tf.keras.Input(tuple(input_shape), dtype=input_dtype)
     if not input_dtype.is_floating:
@@ -175,11 +175,8 @@ def create_shakespeare_lstm(
   Source: McMahan et al., "Communication-Efficient Learning of Deep Networks
     from Decentralized Data" (AISTATS 2017); `tff.simulation.baselines`.
   """
-  if len(input_shape) != 1:
-    raise ValueError(
-      '`input_shape` of a sequence model must be [characters], found '
-      f'{tuple(input_shape)}.'
-    )
+  must = 'must be [characters] for a model of sequences'
+  check('input_shape', len(input_shape) == 1, must, list(input_shape))
   layers = _SeededLayers(seed)
   inputs = tf.keras.Input(tuple(input_shape), dtype=input_dtype)
   x = layers.make(

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from tasks import named_functions
+from tasks.checks import check
 from tasks.data.own import AS_GIVEN, CLASSES, NUMBERS
 from tasks.data.task import Task
 
@@ -109,24 +110,19 @@ class Objective:
       NUMBERS: (NUMBERS,),
       _BITS: (_BITS, NUMBERS),
     }[found]
-    loss = _kind_of(self.loss)
-    if loss not in (None, *fitting):
-      raise ValueError(
-        f'`loss` must be for {found}, which `y` of the data has, found '
-        f'{self.loss}.'
-      )
+    loss, name = _kind_of(self.loss), named_functions.name_of(self.loss)
+    must = f'must be for {found}, which `y` of the data has'
+    check('loss', loss in (None, *fitting), must, name)
     fitting = fitting if loss is None else (loss,)
+    must = (
+      f'must be for {" or ".join(fitting)}, as `loss` {name} and `y` of the '
+      'data are, or a function of your own'
+    )
     for source in self.metrics.values():
       kind = _kind_of(source)
       if _squeeze(source) == _ACCURACY:
         kind = CLASSES if found == CLASSES else _BITS
-      if kind not in (None, *fitting):
-        raise ValueError(
-          f'`metrics` must be for {" or ".join(fitting)}, as `loss` '
-          f'{named_functions.name_of(self.loss)} and `y` of the data are, '
-          f'found {source}. A function of your own measures anything: '
-          'FILE.py:function.'
-        )
+      check('metrics', kind in (None, *fitting), must, source)
 
   def create_loss(self, task: Task) -> tf.keras.losses.Loss:
     """Returns the loss of a run."""
@@ -176,20 +172,19 @@ def create_objective(settings: Any) -> Objective:
   for source in given:
     # Of a function inside of another, what comes last.
     name = named_functions.name_of(source).rpartition(':')[2].rpartition('.')[2]
-    if not name.isidentifier() or name in (_LOSS, *metrics):
-      raise ValueError(
-        '`metrics` must have different names, each a word for its column and '
-        f'none of them loss, which is always measured, found {name!r}.'
-      )
+    holds = name.isidentifier() and name not in (_LOSS, *metrics)
+    must = (
+      'must have different names, each a word for its column and none of them '
+      'loss, which is always measured'
+    )
+    check('metrics', holds, must, repr(name))
     metrics[name] = source
   first = given[0] if given else _LOSS
   known = _find_goal(first)
   goal = settings.metric_goal or known
-  if goal is None or known not in (None, goal):
-    raise ValueError(
-      f'`metric_goal` must be {known or "max or min"} for '
-      f'{named_functions.name_of(first)}, found {goal}.'
-    )
+  holds = goal is not None and known in (None, goal)
+  must = f'must be {known or "max or min"} for {named_functions.name_of(first)}'
+  check('metric_goal', holds, must, goal)
   return Objective(settings.loss or _CROSS_ENTROPY, metrics, goal)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tasks import named_functions
+from tasks.checks import check
 
 # Where the methods are that TFF replaces.
 _KERAS = ('keras.', 'tf_keras.')
@@ -108,18 +109,13 @@ def save_weights(model: tf.keras.Model, path: pathlib.Path) -> None:
 
 def _check_output(given: Any, output_shape: Any, name: str) -> None:
   """Raises unless a model gives what the loss takes, for 2 examples."""
-  if isinstance(given, (list, tuple, dict)):
-    raise ValueError(
-      f'`model` must have one output, found {len(given)} of {name}. A '
-      '`TrainingProgram` trains models of several inputs or outputs.'
-    )
+  must = 'must have one output, but for a `TrainingProgram`'
+  num_outputs = len(tf.nest.flatten(given))
+  check('model', tf.is_tensor(given), must, f'{num_outputs} of {name}')
   found = list(given.shape)
   expected = [2, *(found[1:] if output_shape is None else output_shape)]
-  if found != expected:
-    raise ValueError(
-      f'`model` must give the shape {expected} for 2 examples, found {found} '
-      f'of {name}.'
-    )
+  must = f'must give the shape {expected} for 2 examples'
+  check('model', found == expected, must, f'{found} of {name}')
 
 
 def _check_is_trained_by_tff(
@@ -127,27 +123,28 @@ def _check_is_trained_by_tff(
 ) -> None:
   """Raises if TFF would leave out a part of the model's training."""
   for method in ('train_step', 'compute_loss', 'fit'):
-    if not getattr(type(model), method).__module__.startswith(_KERAS):
-      raise ValueError(
-        f'`model` must not need its own `{method}`, which TFF never calls, '
-        f'found one of {name}: a loss of your own is `loss`, FILE.py:function.'
-      )
+    is_kerass = getattr(type(model), method).__module__.startswith(_KERAS)
+    must = f'must not need its own `{method}`, which TFF never calls'
+    check('model', is_kerass, must, f'one of {name}; `loss` takes your own')
   for variable in model.trainable_variables:
-    if getattr(variable, 'constraint', None) is not None:
-      raise ValueError(
-        '`model` must not have constraints, which TFF does not apply, found '
-        f'{type(variable.constraint).__name__} for {variable.name} of {name}: '
-        'let the layer compute with, for example, `tf.nn.softplus(kernel)`.'
-      )
+    constraint = getattr(variable, 'constraint', None)
+    check(
+      'model',
+      constraint is None,
+      'must not have constraints, which TFF does not apply: let the layer '
+      'compute with, for example, `tf.nn.softplus(kernel)`',
+      f'{type(constraint).__name__} for {variable.name} of {name}',
+    )
   # TFF calls the model in a graph of its own, out of which such losses do not
   # get; those of weights are computed anew when they are asked for.
   tf.function(lambda x: model(x, training=True)).get_concrete_function(spec)
-  if not all(tf.is_tensor(x) and hasattr(x, 'numpy') for x in model.losses):
-    raise ValueError(
-      '`model` must not add losses of its activations (`activity_regularizer`, '
-      f'`add_loss`), which do not reach TFF, found one of {name}. Regularizers '
-      'of weights do.'
-    )
+  check(
+    'model',
+    all(tf.is_tensor(x) and hasattr(x, 'numpy') for x in model.losses),
+    'must not add losses of its activations (`activity_regularizer`, '
+    '`add_loss`), which do not reach TFF, as regularizers of weights do',
+    f'one of {name}',
+  )
 
 
 def _check_gives_logits(
@@ -176,16 +173,14 @@ def _check_gives_logits(
   tolerance = _TOLERANCES.get(outputs[-1].dtype, 1e-4)
   is_within = (given >= 0) & (given <= 1 + tolerance)
   sums_to_one = np.abs(given.sum(axis=-1) - 1) <= tolerance
-  if (
-    given.size
-    and is_within.all()
-    and (sums_to_one.all() or ((given > 0) & (given < 1)).any())
-  ):
-    raise ValueError(
-      f'`model` must give logits, found probabilities of {name}: its outputs '
-      'are from 0 to 1 for inputs of all sizes. Leave out the softmax or '
-      'sigmoid at its end.'
-    )
+  check(
+    'model',
+    not given.size
+    or not is_within.all()
+    or not (sums_to_one.all() or ((given > 0) & (given < 1)).any()),
+    'must give logits, without a softmax or sigmoid at its end',
+    f'probabilities of {name}: from 0 to 1 for inputs of all sizes',
+  )
 
 
 def _check_is_written_whole(model: tf.keras.Model, name: str) -> None:

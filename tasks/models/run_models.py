@@ -11,6 +11,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks import named_functions
+from tasks.checks import check
 from tasks.config import Config
 from tasks.data.task import Task
 from tasks.models import keras_models, own_models
@@ -64,11 +65,9 @@ class RunModel:
         gives_logits=self.objective.takes_logits,
         **settings,
       )
-    if config.model not in keras_models.MODELS:
-      raise ValueError(
-        f'`model` must be one of {", ".join(keras_models.MODELS)}, '
-        f'module:function or FILE.py:function, found {config.model!r}.'
-      )
+    names = ', '.join(keras_models.MODELS)
+    must = f'must be one of {names}, module:function or FILE.py:function'
+    check('model', config.model in keras_models.MODELS, must, config.model)
     create = keras_models.MODELS[config.model]
     return create(tuple(task.input_shape), num_outputs, **settings)
 

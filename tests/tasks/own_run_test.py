@@ -207,7 +207,7 @@ def _compiled(input_shape, num_classes):
     (_compiled, 'must not be compiled'),
     # One and the same, outside of a graph and within.
     (functools.cache(_create_model), 'must make its variables itself'),
-    ('vgg', "`model` must be one of mlp, .*'vgg'"),
+    ('vgg', '`model` must be one of mlp, .* found vgg'),
   ],
 )
 def test_models_that_cannot_be_trained_are_refused(tmp_path, model, words):

@@ -274,7 +274,7 @@ _ROWS = np.repeat(np.arange(10), 60)
     # 46% of 200.
     (
       *('label_skew', _ROWS, dict(num_clients=5, examples_per_client=200)),
-      '`examples_per_client` .* class 0 has 60, a client needs 92',
+      '`examples_per_client` .* 60 of class 0, found a need of 92',
     ),
     ('label_skew', _ROWS[:120], {}, 'at least 3 classes .* found 2'),
     ('dirichlet', _ROWS, dict(dirichlet_alpha=0), '`dirichlet_alpha` .* found'),
@@ -289,14 +289,14 @@ _ROWS = np.repeat(np.arange(10), 60)
     ('shards', _ROWS, dict(examples_per_client=5), '2 shards .* found 5'),
     (
       *('shards', _ROWS, dict(num_clients=61, examples_per_client=10)),
-      '`examples_per_client` .* 600 .* found 10 × 61',
+      '`examples_per_client` .* 61 clients .* 600 .* found 10',
     ),
     ('shards', _ROWS, dict(num_clients=600), '`num_clients` must be at most 3'),
     (
       'natural',
       _ROWS,
       {},
-      '`partition` must not be natural for data that name',
+      '`partition` must be iid, .* found natural',
     ),
     (
       *('natural', _ROWS, dict(examples_per_client=5)),

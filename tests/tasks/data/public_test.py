@@ -69,14 +69,14 @@ def test_writers_are_natural_clients(tmp_path):
   [
     (
       dict(x_test=None),
-      'must hold mnist.npz with the arrays x_train, .*y_test',
+      'must hold mnist.npz with x_train, .*y_test',
     ),
     (dict(x_train=np.zeros([40, 28, 28])), '`x_train` .* uint8 images .*float'),
     (dict(x_train=np.zeros([40, 32, 32, 3], np.uint8)), r'\[28, 28, 1\]'),
-    (dict(y_train=np.arange(39) % 10), '`x` and `y` .* 40 and 39'),
+    (dict(y_train=np.arange(39) % 10), '`y` must have .* 40, found 39'),
     (dict(y_test=np.arange(20) % 11), '`y` .* below .* 10, found 0 to 10'),
     (dict(y_train=np.full(40, None)), 'mnist.npz cannot be read: .*allow_pick'),
-    (dict(writer_train=np.arange(39)), '`x` and `client` .* 40 and 39'),
+    (dict(writer_train=np.arange(39)), '`client` must have .* 40, found 39'),
   ],
 )
 def test_other_arrays_are_refused(tmp_path, changes, words):
@@ -157,7 +157,7 @@ def test_embedded_digits_are_split_4000_to_1000_by_class():
   ('name', 'words'),
   [
     ('foo', "one of embedded_digits, .* found 'foo'"),
-    ('mnist', '`data_dir` must hold mnist.npz, found none in'),
+    ('mnist', '`data_dir` must hold mnist.npz .*, found none in'),
     ('shakespeare', 'must hold shakespeare.sqlite.*xz'),
     ('embedded_digits', '`data_dir` must not be given'),
   ],

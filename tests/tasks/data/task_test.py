@@ -52,7 +52,7 @@ def _labels(shape, dtype=np.int32, value=1):
   [
     (dict(x=np.zeros([4, 1])), '`x` must be uint8 or .* found float64'),
     (dict(y=np.zeros(4)), '`y` must be int32, found float64'),
-    (dict(y=np.zeros(3, np.int32)), '`train` must hold as many .* 4 and 3'),
+    (dict(y=np.zeros(3, np.int32)), r'`train` must hold as many .* \[4, 3\]'),
     (dict(x=np.zeros([4, 2], np.uint8)), r'`x_test` .* uint8\[2\], found .*1'),
     (dict(y=np.ones([4, 3], np.int32)), r'`y_test` .* int32\[3\], found .*'),
     (dict(y=np.full(4, 10, np.int32)), '`y` .* `num_classes`, 10, found 10'),

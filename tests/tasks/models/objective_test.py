@@ -190,7 +190,7 @@ def test_a_metric_of_all_outputs_has_the_shape_of_the_labels():
   x = np.ones([4, 2], np.float32)
   y = np.ones([4, 1], np.float32)
   with pytest.raises(
-    ValueError, match=r'the shape \(4, 1\) of the labels for '
+    ValueError, match=r'the shape \(4, 1\) of `y` for r2_score'
   ):
     _evaluate(x, y, lambda y, found: tf.abs(y - found[:, :1]), 'r2_score')
 
@@ -370,7 +370,11 @@ def _two_numbers():
   [
     ([_one], TypeError, '`loss` must be a function that returns a Loss'),
     (['mse', _one], TypeError, '`metrics` must be a function that returns a M'),
-    (['mse', _two_numbers], ValueError, '`metrics` must be single numbers'),
+    (
+      ['mse', _two_numbers],
+      ValueError,
+      '`metrics` must be single numbers',
+    ),
     (['mean_square'], ValueError, '`loss` must be a name .*found'),
     (['mse', 'error'], ValueError, '`metrics` must be a name'),
     # It needs an argument.
