@@ -263,10 +263,7 @@ _MODEL_CLIPPING = _PUBLIC | dict(algorithm='model_clipping_fed_avg')
     *(
       (_PRIVATE | changes, dict(aggregation='distributed'), words)
       for changes, words in (
-        (
-          dict(clipping='per_layer'),
-          '`clipping` must be fixed for .*per_layer',
-        ),
+        (dict(clipping='per_layer'), '`clipping` must be fixed .*per_layer'),
         (dict(accountant='pld'), 'must not be distributed for `accountant` pl'),
         (dict(sampling='paper'), 'must not be distributed for .* paper'),
       )

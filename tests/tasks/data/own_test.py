@@ -118,10 +118,7 @@ def test_a_test_set_of_training_examples_is_warned_of(recwarn, num_shared):
   [
     # Of the file, of the labels, of the ids, of the features, of the test set.
     (dict(x=None), 'must have the arrays `x` and `y`'),
-    (
-      dict(X=np.zeros(3)),
-      'may have client, x_test, .*, has_padding, found .*X',
-    ),
+    (dict(X=np.zeros(3)), 'may have client, .*, has_padding, found .*X'),
     (dict(y=np.arange(40) % 4 + 0.0), '`y` must be integers.*float64'),
     (dict(y=np.arange(40) - 1), '`y` must be classes from 0, found -1'),
     (dict(num_classes=4.0), '`num_classes` must be an integer'),
@@ -136,18 +133,12 @@ def test_a_test_set_of_training_examples_is_warned_of(recwarn, num_shared):
     (dict(client=np.array(['nan', 'a'] * 20)), '`client` must not be missing'),
     (dict(client=np.array([b'\xe9', b'a'] * 20)), '`client` .* text in UTF-8'),
     (dict(x=np.zeros(40)), r'`x` must be numbers .*float64\[40\]'),
-    (
-      dict(x=np.full([40, 3], np.nan)),
-      r'`x` must be finite .* found nan at \[0, 0\]',
-    ),
+    (dict(x=np.full([40, 3], np.nan)), r'`x` .* finite .* nan at \[0, 0\]'),
     (dict(x=np.full([40, 3], 1e300)), '`x` must be finite in float32'),
     (dict(x=np.full([40, 3], 2**40)), '`x` must fit into int32'),
     (dict(x=np.full([40, 3], None)), 'allow_pickle'),
     (dict(client_test=np.arange(8.0)), '`client_test` must be integers'),
-    (
-      dict(client_test=np.arange(8), client=None),
-      'must be given with client and x_test',
-    ),
+    (dict(client_test=np.arange(8), client=None), 'with client and x_test'),
     (
       dict(client_test=np.arange(8), x_test=None, y_test=None),
       '`client_test` must be given with',
@@ -392,12 +383,7 @@ def test_a_function_makes_a_task_of_a_split(make):
 @pytest.mark.parametrize(
   ('function', 'split', 'error', 'words'),
   [
-    (
-      'arrays',
-      _NATURAL,
-      TypeError,
-      'returns a `tasks.data.task.Task`, found n',
-    ),
+    ('arrays', _NATURAL, TypeError, 'returns a `tasks.data.task.Task`, fou'),
     ('failing', _NATURAL, ValueError, r'ZeroDivision.*mine.py, line \d+\)'),
     ('missing', _NATURAL, ValueError, "no attribute 'missing'"),
     (

@@ -67,10 +67,7 @@ def test_writers_are_natural_clients(tmp_path):
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    (
-      dict(x_test=None),
-      'must hold mnist.npz with x_train, .*y_test',
-    ),
+    (dict(x_test=None), 'must hold mnist.npz with x_train, .*y_test'),
     (dict(x_train=np.zeros([40, 28, 28])), '`x_train` .* uint8 images .*float'),
     (dict(x_train=np.zeros([40, 32, 32, 3], np.uint8)), r'\[28, 28, 1\]'),
     (dict(y_train=np.arange(39) % 10), '`y` must have .* 40, found 39'),

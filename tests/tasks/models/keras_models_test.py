@@ -136,7 +136,7 @@ def test_bytes_are_scaled_by_the_model_or_beforehand(shape, scaled):
     (lambda: keras_models.create_mlp(_DIGITS, 1), '`num_classes` .* found 1'),
     (
       lambda: keras_models.create_mlp(_DIGITS, 10, seed=-1),
-      '`seed` .* found -1',
+      '`seed`.* found -1',
     ),
   ],
 )

@@ -86,12 +86,7 @@ _NUMBERS = [0.5, 1.0, -2.0, 0.0]
   [
     ([], _NUMBERS, 'numbers', '`loss` must be for numbers'),
     (['huber'], _CLASSES, 'classes', '`loss` must be for classes'),
-    (
-      ['binary_crossentropy'],
-      _NUMBERS,
-      'numbers',
-      '`loss` must be for numbers',
-    ),
+    (['binary_crossentropy'], _NUMBERS, 'numbers', '`loss` must be for num'),
     (['mine.py:loss', 'auc'], _NUMBERS, 'numbers', '`metrics` .* found auc'),
     (['huber', 'auc'], _CLASSES, 'numbers', '`metrics` .* found auc'),
     (['huber', 'accuracy'], _CLASSES, 'numbers', '`metrics` .* found accuracy'),
@@ -370,11 +365,7 @@ def _two_numbers():
   [
     ([_one], TypeError, '`loss` must be a function that returns a Loss'),
     (['mse', _one], TypeError, '`metrics` must be a function that returns a M'),
-    (
-      ['mse', _two_numbers],
-      ValueError,
-      '`metrics` must be single numbers',
-    ),
+    (['mse', _two_numbers], ValueError, '`metrics` must be single numbers'),
     (['mean_square'], ValueError, '`loss` must be a name .*found'),
     (['mse', 'error'], ValueError, '`metrics` must be a name'),
     # It needs an argument.

@@ -82,9 +82,7 @@ def _softmax_by_hand(logits):
   ],
 )
 def test_probabilities_are_no_logits(create_model):
-  with pytest.raises(
-    ValueError, match='must give logits, .* found probabilities'
-  ):
+  with pytest.raises(ValueError, match='found probabilities'):
     _create(create_model, 40)
 
 
@@ -127,9 +125,7 @@ def test_probabilities_of_whole_numbers_are_no_logits(dtype):
       ]
     )
 
-  with pytest.raises(
-    ValueError, match='must give logits, .* found probabilities'
-  ):
+  with pytest.raises(ValueError, match='found probabilities'):
     own_models.create_own_model(
       *(create_model, _SHAPE, 2),
       output_shape=(*_SHAPE, 2),

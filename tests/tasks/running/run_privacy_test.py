@@ -72,10 +72,7 @@ _WITHOUT_NOISE = dict(
     # A known order of turns takes nothing away.
     (_TAKE_TURNS | dict(sampling_seed=1), {}, []),
     (dict(sampling_seed=0), {}, ['the seed of the cohorts was given']),
-    (
-      *(_GROUPS | dict(sampling_seed=1), {}),
-      ['the seed of the cohorts was given'],
-    ),
+    (*(_GROUPS | dict(sampling_seed=1), {}), ['the seed of the cohorts']),
     (dict(simulation_diagnostics=True), {}, ['exact figures of the clients']),
     (dict(audit_canaries=100), {}, ['the run was audited']),
     (
