@@ -184,7 +184,7 @@ def create_objective(settings: Any) -> Objective:
   goal = settings.metric_goal or known
   holds = goal is not None and known in (None, goal)
   must = f'must be {known or "max or min"} for {named_functions.name_of(first)}'
-  check('metric_goal', holds, must, goal)
+  check('metric_goal', holds, must, goal or 'none')
   return Objective(settings.loss or _CROSS_ENTROPY, metrics, goal)
 
 
