@@ -157,7 +157,6 @@ def _private(**privacy):
   return dict(PRIVATE, privacy=PRIVACY | privacy)
 
 
-_LOSS = dict(metric=('loss', 'min'))
 _ERROR = dict(metric=('mean_absolute_error', 'min'))
 _ADAPTIVE = 'The noise multiplier is that of both together.'
 _COST = 'The clipping norm comes from a: epsilon 1.5 of it is spent too.'
@@ -208,16 +207,6 @@ _SPLIT = '4 clients, 20 to 777 examples'
         ' | – | – | ',
       ],
       ['nan'],
-    ),
-    # A seed without a finite figure is no part of the mean.
-    (
-      dict(
-        a=dict(_LOSS, accuracies=(9.0, 2.0)),
-        b=dict(_LOSS, accuracies=(9.0, float('inf')), seed=1),
-        c=dict(_LOSS, accuracies=(9.0, 4.0), algorithm='ce_fed_avg'),
-      ),
-      ['| FedAvg | 2.000 | – |', '| CE-FedAvg | 4.000 | 2.000 |'],
-      [],
     ),
     # The split is that of a run, and a period stands once.
     (

@@ -23,7 +23,7 @@ def test_margin_is_half_of_students_interval_from_three_seeds_on():
   # 4.303 / √3.
   assert str(stats.estimate([1.0, 2.0, 3.0])) == '2.00 ± 2.48'
   assert str(stats.estimate([1.0, 3.0])) == '2.00'
-  assert stats.estimate([math.nan, 1.0]).num_seeds == 1
+  assert stats.estimate([math.nan, math.inf, 1.0]).num_seeds == 1
   assert not stats.estimate([math.nan])
   assert str(stats.estimate([])) == 'not run'
 
@@ -185,25 +185,30 @@ def test_drops_are_in_points_below_the_runs_of_the_same_seed(tmp_path):
   assert table['dp_drop'].dropna().round(6).to_list() == [0.5, 1.0]
 
 
-def test_two_baselines_are_named_and_not_averaged(read_runs):
-  run = read_runs(
-    a=dict(), b=dict(), ce=dict(algorithm='ce_fed_avg')
-  ).table.loc['ce']
-  assert math.isnan(run['drop'])
-  assert 'more than one FedAvg run' in run['no_drop']
-  assert run['no_drop'].endswith(': a, b')
-
-
-def test_an_unfinished_or_missing_baseline_gives_no_drop(read_runs):
-  clipped = dict(algorithm='ce_fed_avg')
+@pytest.mark.parametrize(
+  ('others', 'reason'),
+  [
+    (dict(), 'no FedAvg run of the same setting'),
+    # That of an aggregator of a user's own is none.
+    (
+      dict(own={'aggregator': 'a.py:half'}),
+      'no FedAvg run of the same setting',
+    ),
+    # They are not averaged.
+    (
+      dict(a={}, b={}),
+      'more than one FedAvg run of the same setting: a, b',
+    ),
+    (dict(a=dict(accuracies=(0.1, 0.5))), 'a is not finished'),
+  ],
+)
+def test_why_there_is_no_drop_is_said(read_runs, others, reason):
   table = read_runs(
-    fed_avg=dict(num_rounds=5),
-    ce=clipped | dict(num_rounds=5),
-    alone=clipped,
-    own=dict(aggregator='a.py:half'),
+    ce=dict(algorithm='ce_fed_avg', num_rounds=2),
+    **{name: dict(num_rounds=2) | run for name, run in others.items()},
   ).table
-  assert table.at['ce', 'no_drop'] == 'fed_avg is not finished'
-  assert table.at['alone', 'no_drop'] == 'no FedAvg run of the same setting'
+  assert math.isnan(table.at['ce', 'drop'])
+  assert table.at['ce', 'no_drop'] == reason
 
 
 def test_runs_with_an_own_aggregator_are_compared_and_are_no_baseline(
