@@ -20,19 +20,20 @@ NEAR_CHANCE = 'near chance'
 _PAPERS_NOISE = 'as P = 80'
 VERDICTS = ('holds', 'does not hold', 'not decided')
 
-# The figures of a line over seeds: the algorithm whose runs have it, and their
-# column.
-_FIGURES = {
-  'fed_avg': ('fed_avg', 'final_score'),
-  'ce_fed_avg': ('ce_fed_avg', 'final_score'),
-  'dp_fed_avg': ('dp_fed_avg', 'final_score'),
-  'clipping_drop': ('ce_fed_avg', 'drop'),
-  'dp_drop': ('dp_fed_avg', 'dp_drop'),
-  'equal_path': ('ce_fed_avg', 'equal_path_accuracy'),
-  'equal_path_lead': ('ce_fed_avg', 'equal_path_lead'),
+# The figures that stand beside the paper's: the algorithm whose runs have each.
+_COMPARED = {
+  'fed_avg': 'fed_avg',
+  'clipping_drop': 'ce_fed_avg',
+  'dp_drop': 'dp_fed_avg',
 }
-# Those that stand beside the paper's.
-_COMPARED = ('fed_avg', 'clipping_drop', 'dp_drop')
+# The rows of the paper's tables, in its order, and whose runs a row has.
+_PAPER = pd.DataFrame(experiments.ROWS).add_prefix('paper_')
+_PAPER = _PAPER.assign(
+  place=_PAPER.index,
+  row=_PAPER['paper_name'],
+  table=[row.table for row in experiments.ROWS],
+  shared=_PAPER['paper_name'].replace(experiments.SHARED),
+)
 # "Many layers, has convolution layers, skip connections, etc" (Sec. 4).
 _STRUCTURE = {'MLP': 0, 'AlexNet': 1, 'MobileNetV2': 2, 'ResNet-18': 2}
 # Of Tables 3 and 4.
@@ -162,22 +163,21 @@ def _lines(table: pd.DataFrame, *, is_study: bool) -> pd.DataFrame:
   if is_study:
     counts = counts.mask(table['is_private'], has_papers_noise)
   table = table[counts & ~table['is_audited'] & ~table['own_aggregator']]
-  lines = [
-    _line(row, part, is_study) | {'place': place}
-    for place, row in enumerate(experiments.ROWS)
-    for _, part in table[of_row(table, row.name)].groupby('series', sort=False)
-  ]
-  if is_study:
-    lines = [line for line in lines if line['dp_fed_avg']]
-  lines.sort(
-    key=lambda line: (
-      line['place'],
-      not line['clipping_drop'],
-      -line['num_seeds'],
-      -line['examples'],
-    )
+  shared = table['row'].replace(experiments.SHARED)
+  table = table.drop(columns=['row', 'paper_epsilon'])
+  table = table.assign(shared=shared, run=table.index)
+  groups = _PAPER.merge(table, on='shared').groupby(['place', 'series'])
+  lines = pd.DataFrame([_line(part, is_study) for _, part in groups])
+  if is_study and len(lines):
+    lines = lines[lines['dp_fed_avg'].map(bool)]
+  if lines.empty:
+    return lines
+  order = lines.assign(drops=lines['clipping_drop'].map(bool)).sort_values(
+    ['place', 'drops', 'num_seeds', 'examples'],
+    ascending=[True, False, False, False],
+    kind='stable',
   )
-  return pd.DataFrame(lines)
+  return lines.loc[order.index].reset_index(drop=True)
 
 
 def of_row(table: pd.DataFrame, row: str) -> pd.Series:
@@ -186,37 +186,36 @@ def of_row(table: pd.DataFrame, row: str) -> pd.Series:
   return table['row'].replace(shared).eq(shared.get(row, row))
 
 
-def _line(
-  row: experiments.Row, part: pd.DataFrame, is_study: bool
-) -> dict[str, Any]:
-  """What a row is like and came to at one scale.
-
-  `part` must have one run of an algorithm and seed.
-  """
-  runs = {
-    name: part[part['algorithm'] == name]
+def _line(part: pd.DataFrame, is_study: bool) -> dict[str, Any]:
+  """What a row is like and came to at one scale."""
+  run = part.iloc[0]
+  plain, clipped, private = (
+    part[part['algorithm'] == name]
     for name in ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
-  }
-  if row.dp_drop is None:
-    runs['dp_fed_avg'] = part[:0]
-  for own in runs.values():
+  )
+  if pd.isna(run['paper_dp_drop']):
+    private = part[:0]
+  for own in (plain, clipped, private):
     if own['seed'].duplicated().any():
       raise ValueError(
         'a row must have one run of an algorithm and seed, found '
-        f'{[*own.index]}'
+        f'{[*own["run"]]}'
       )
   figures = {
-    figure: stats.estimate(runs[name][column])
-    for figure, (name, column) in _FIGURES.items()
+    'fed_avg': stats.estimate(plain['final_score']),
+    'ce_fed_avg': stats.estimate(clipped['final_score']),
+    'dp_fed_avg': stats.estimate(private['final_score']),
+    'clipping_drop': stats.estimate(clipped['drop']),
+    'dp_drop': stats.estimate(private['dp_drop']),
+    'equal_path': stats.estimate(clipped['equal_path_accuracy']),
+    'equal_path_lead': stats.estimate(clipped['equal_path_lead']),
   }
-  plain, clipped, private = runs.values()
   multiplier, epsilon = math.nan, stats.NOT_RUN
   if len(private):
     multiplier = private['noise_multiplier'].iloc[0]
     epsilon = stats.at_most(private['epsilon'].iloc[0])
   if is_study:
     epsilon = _PAPERS_NOISE
-  run = part.iloc[0]
   ours = {
     'P': int(run['clients_per_round']),
     'Q': int(run['local_steps']),
@@ -227,11 +226,8 @@ def _line(
   most = clipped['num_rounds'] * clipped['clipping_norm']
   most *= clipped['server_learning_rate']
   lengths = clipped['path'].map(lambda path: path[-1] if path else math.nan)
-  both = {*plain['seed']} & {*clipped['seed']}
   return {
-    'row': row.name,
-    'table': row.table,
-    **{f'paper_{key}': value for key, value in row._asdict().items()},
+    **run[[*_PAPER]],
     **run[['model_name', 'data', 'split']],
     **run[['num_parameters', 'num_test_examples']],
     'structure': _STRUCTURE[run['model_name']],
@@ -241,9 +237,9 @@ def _line(
     'scale': run['scale'] + (', the noise of P = 80' if is_study else ''),
     # Gradients of single examples, in a run.
     'examples': math.prod(ours.values()),
-    'runs': tuple(part.index),
+    'runs': tuple(part['run']),
     # Of a scale that is still being run, the seeds that have both.
-    'num_seeds': len(both or {*plain['seed']}),
+    'num_seeds': (figures['clipping_drop'] or figures['fed_avg']).num_seeds,
     **figures,
     'spread': 100 * plain['relative_spread'].mean(),
     **{key: plain[key].mean() for key in ('spread_at', 'std_at', 'cosine_at')},
@@ -258,9 +254,9 @@ def _line(
 
 def learned(lines: pd.DataFrame, figure: str) -> pd.DataFrame:
   """The lines of which a figure of `_COMPARED` is not near chance."""
-  algorithm, _ = _FIGURES[figure]
   plain, own = (
-    lines[name].map(lambda each: each.mean) for name in ('fed_avg', algorithm)
+    lines[name].map(lambda each: each.mean)
+    for name in ('fed_avg', _COMPARED[figure])
   )
   return lines[~(plain < 3 * CHANCE) & ~(own < 2 * CHANCE)]
 
