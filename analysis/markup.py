@@ -17,7 +17,7 @@ import pandas as pd
 _CSS = pathlib.Path(__file__).parent / 'page.css'
 # A picture, and the caption below it.
 _FIGURE = re.compile(
-  r'<p><img alt="([^"]*)" src="([^"]*)" /></p>\n<p><em>(.*?)</em></p>',
+  r'<p><img alt="([^"]*)" src="([^":]*\.png)" /></p>\n<p><em>(.*?)</em></p>',
   re.DOTALL,
 )
 # Of a figure of 160 dots an inch, so that 9 points are read well.

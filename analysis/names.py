@@ -113,23 +113,20 @@ def ordered(table: pd.DataFrame) -> pd.DataFrame:
   """
   models = [*MODEL_NAMES.values(), *table['model_name'].sort_values()]
   algorithms = [*ALGORITHMS, *table['algorithm'].sort_values()]
-  settings = [key for key in stats.SETTING_KEYS if key not in stats.SEED_KEYS]
-  places = pd.DataFrame(
-    {
-      'model_name': table['model_name'].map(models.index),
-      'is_iid': ~table['is_iid'],
-      **table[settings],
-      'metric': table['metric'].map(lambda metric: metric.name),
-      'algorithm': table['algorithm'].map(algorithms.index),
-      'own_aggregator': table['own_aggregator'],
-      'epsilon': -table['epsilon'].fillna(0.0),
-      'clipping_norm': table['clipping_norm'].fillna(0.0),
-      **table[[*stats.SEED_KEYS]],
-      'name': table.index,
-    },
-    table.index,
+  places = table.assign(
+    model_name=table['model_name'].map(models.index),
+    is_iid=~table['is_iid'],
+    metric=table['metric'].map(lambda metric: metric.name),
+    algorithm=table['algorithm'].map(algorithms.index),
+    epsilon=-table['epsilon'].fillna(0.0),
+    clipping_norm=table['clipping_norm'].fillna(0.0),
+    name=table.index,
   )
-  return table.loc[places.sort_values([*places], na_position='first').index]
+  settings = [key for key in stats.SETTING_KEYS if key not in stats.SEED_KEYS]
+  keys = ['model_name', 'is_iid', *settings, 'metric', 'algorithm']
+  keys += ['own_aggregator', 'epsilon', 'clipping_norm', *stats.SEED_KEYS]
+  places = places.sort_values([*keys, 'name'], na_position='first')
+  return table.loc[places.index]
 
 
 def _texts(table: pd.DataFrame) -> pd.DataFrame:

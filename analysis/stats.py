@@ -41,7 +41,7 @@ SETTING_KEYS = (
   *('clients_per_round', 'local_steps', 'batch_size', 'num_rounds'),
   *('client_learning_rate', 'server_learning_rate', 'server_optimizer'),
   *('compute_dtype', 'local_step', 'local_momentum', 'proximal_mu'),
-  *('sharpness_rho', 'fed_pd_penalty', 'client_rate_decay', 'loss'),
+  *('client_rate_decay', 'loss'),
   *SEED_KEYS,
 )
 # The round t of Figs. 1 and 2, 0 being the first; the appendix shows others.

@@ -13,7 +13,6 @@ _UPDATES = {
   0: [('a', 2.0, '', 0.5), ('b', 4.0, '', 0.25), ('mean', 1.0, '', '')],
   16: [('a', 1.0, 60.0, 1.0), ('b', 3.0, 90.0, 0.3), ('mean', 0.5, 45.0, '')],
 }
-_PRIVATE = dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY)
 
 
 def _draw(*panels, title=''):
@@ -145,7 +144,9 @@ def test_the_metric_is_drawn_by_what_varies(
 def test_a_quantity_that_follows_the_seed_is_not_drawn(read_runs):
   table = read_runs(
     **{
-      f'{seed}': dict(seed=seed, clipping_norm=0.5 + seed, **_PRIVATE)
+      f'{seed}': dict(
+        seed=seed, clipping_norm=0.5 + seed, **run_folders.PRIVATE
+      )
       for seed in (0, 1)
     }
   ).table
@@ -235,7 +236,7 @@ def test_long_names_keep_to_their_panels(read_runs):
       f'a_folder_with_a_name_that_is_rather_long_{rate}_{place}': dict(
         model='models/mine.py:create_a_model_with_a_long_name',
         server_learning_rate=rate,
-        **_PRIVATE,
+        **run_folders.PRIVATE,
       )
       for rate in (0.02, 0.3, 1.0)
       for place in range(8)

@@ -38,7 +38,7 @@ def test_a_paragraph_is_escaped_and_breaks_where_it_may(
 
 def test_a_picture_has_an_alt_text_its_size_and_a_caption(tmp_path):
   Image.new('RGB', (800, 500)).save(tmp_path / 'a&b.png')
-  drawn = '![One "a".](a&b.png)\n\n*One "a".*'
+  drawn = '![One "a".](a&b.png)\n\n*One "a".*\n\n![b](/b.txt)\n\n*b*'
   text = markup.to_html(f'# T\n\n{drawn}\n\nEnd.\n', tmp_path)
   (found,) = re.findall(r'<figure.*?</figure>', text, flags=re.DOTALL)
   assert 'alt="One &quot;a&quot;." width="550" height="344"' in found

@@ -5,8 +5,6 @@ import pytest
 from analysis import names, runs, stats
 from tests.analysis import run_folders
 
-_PRIVATE = dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY)
-
 
 @pytest.mark.parametrize(
   ('setting', 'values', 'details'),
@@ -59,7 +57,7 @@ def test_seeds_of_one_line_have_one_label_and_names_of_their_own(read_runs):
       )
       for seed in (0, 1)
       for number, settings in enumerate(
-        (_PRIVATE, dict(algorithm='ce_fed_avg'))
+        (run_folders.PRIVATE, dict(algorithm='ce_fed_avg'))
       )
     }
   ).table
@@ -103,9 +101,9 @@ def test_settings_are_ordered_by_model_and_split_and_value(read_runs):
 
 def test_runs_of_a_setting_are_ordered_by_algorithm_and_value(read_runs):
   table = read_runs(
-    a=_PRIVATE | dict(clipping_norm=0.5),
-    b=_PRIVATE | dict(clipping_norm=0.1),
-    c=_PRIVATE
+    a=run_folders.PRIVATE | dict(clipping_norm=0.5),
+    b=run_folders.PRIVATE | dict(clipping_norm=0.1),
+    c=run_folders.PRIVATE
     | dict(privacy=run_folders.PRIVACY | dict(epsilon=8.0, actual_epsilon=8.0)),
     d=dict(algorithm='ce_fed_avg', clipping_norm=10.0),
     e=dict(algorithm='ce_fed_avg', clipping_norm=9.0),

@@ -18,7 +18,7 @@ UPDATES = {
   16: [('a', 1.0, 60.0, 1.0), ('b', 3.0, 90.0, 0.3)],
 }
 PRIVACY = run_folders.PRIVACY
-PRIVATE = dict(algorithm='dp_fed_avg', privacy=PRIVACY)
+PRIVATE = run_folders.PRIVATE
 THREE = dict(
   fed_avg=dict(updates=UPDATES),
   ce_fed_avg=dict(algorithm='ce_fed_avg', updates=UPDATES),

@@ -21,6 +21,9 @@ PRIVACY = {
   'relation': 'add_or_remove_one',
 }
 
+# A run of DP-FedAvg: arguments of `write_run`.
+PRIVATE = {'algorithm': 'dp_fed_avg', 'privacy': PRIVACY}
+
 # The contents of an audit.json.
 AUDIT = {
   'num_releases': 2,

@@ -11,7 +11,6 @@ from tests.privacy.ledgers import PLAN
 from tff_clipping.privacy import PrivacyLedger
 
 _HEAD = 'round_num,test_accuracy\n'
-_PRIVATE = dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY)
 
 
 def test_reads_every_file_of_a_run(tmp_path):
@@ -20,7 +19,7 @@ def test_reads_every_file_of_a_run(tmp_path):
     accuracies=(0.1, 0.5, 0.75),
     audit=run_folders.AUDIT,
     updates={0: [('a', 2.0, '', 0.5)], 16: [('mean', 1.0, 60.0, 1.0)]},
-    **_PRIVATE,
+    **run_folders.PRIVATE,
   )
   run = runs.read_folder(folder)
   assert run.notes == ()

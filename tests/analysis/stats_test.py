@@ -10,8 +10,6 @@ from tests.analysis import run_folders
 from tests.privacy.ledgers import PLAN
 from tff_clipping.privacy import PrivacyLedger
 
-_PRIVATE = dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY)
-
 
 @pytest.fixture
 def read_run(read_runs):
@@ -93,7 +91,7 @@ def test_runs_are_compared_within_one_setting(read_runs, setting, is_same):
 
 
 def test_epsilon_is_that_of_the_rounds_that_were_run(read_run):
-  run = read_run(metrics={'epsilon': 0.7}, **_PRIVATE)
+  run = read_run(metrics={'epsilon': 0.7}, **run_folders.PRIVATE)
   assert run['epsilon'] == 0.7
   assert math.isnan(run['paper_epsilon'])
 
@@ -114,7 +112,9 @@ def test_the_papers_epsilon_stands_beside_the_one_that_holds(read_run, privacy):
 def test_a_round_that_was_charged_and_not_recorded_counts(tmp_path):
   # As of a run that has diverged: its ledger has one release more.
   folder = run_folders.write_run(
-    tmp_path / 'run', **_PRIVATE, metrics={'epsilon': PLAN.epsilon_after(2)}
+    tmp_path / 'run',
+    **run_folders.PRIVATE,
+    metrics={'epsilon': PLAN.epsilon_after(2)},
   )
   with PrivacyLedger(folder / 'ledger.jsonl', PLAN) as ledger:
     for round_num in (1, 2, 3):
