@@ -158,6 +158,11 @@ def check_task(found: Any, split: PartitionConfig) -> Task:
       '`task` must be a function that returns a `tasks.data.task.Task`, found '
       f'{type(found).__name__}.'
     )
+  # An update that is not finite would count as zero, in silence.
+  for part, examples in (('train', found.train), ('test', found.test)):
+    for feature, array in examples.items():
+      if array.dtype == np.float32:
+        _to_float32(f'{feature} of {part}', array)
   for argument, asked, has in (
     ('partition', split.name, found.partition.name),
     ('num_clients', split.num_clients, found.num_clients),

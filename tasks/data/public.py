@@ -72,6 +72,9 @@ def read_keras_data(
     arrays[f'y{suffix}'] = y[:, 0] if y.shape[1:] == (1,) else y
   writers = found.get('writer_train')
   if writers is not None:
+    are_ids = writers.dtype.kind in 'iu'  # A missing one would be a client.
+    must = f'of {source} must be integers'
+    check('writer_train', are_ids, must, writers.dtype)
     # Zero-padded, so that the ids sort as the numbers do.
     padded = np.char.zfill(writers.astype(str), 5)
     arrays['client'] = np.char.add('writer_', padded)

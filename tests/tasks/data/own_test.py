@@ -353,6 +353,11 @@ def good(split):
 def with_two_clients(split):
   return good(PartitionConfig('iid', num_clients=2))
 
+def with_nan(split):
+  task = good(split)
+  task.train['x'][0] = np.nan
+  return task
+
 def arrays(split):
   return np.eye(6)
 
@@ -386,6 +391,7 @@ def test_a_function_makes_a_task_of_a_split(make):
     ('arrays', _NATURAL, TypeError, 'returns a `tasks.data.task.Task`, fou'),
     ('failing', _NATURAL, ValueError, r'ZeroDivision.*mine.py, line \d+\)'),
     ('missing', _NATURAL, ValueError, "no attribute 'missing'"),
+    ('with_nan', _NATURAL, ValueError, '`x of train` must be finite'),
     (
       *('with_two_clients', PartitionConfig('shards', num_clients=2)),
       *(ValueError, '`partition` must be .* iid, found'),

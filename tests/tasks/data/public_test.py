@@ -74,6 +74,7 @@ def test_writers_are_natural_clients(tmp_path):
     (dict(y_test=np.arange(20) % 11), '`y` .* below .* 10, found 0 to 10'),
     (dict(y_train=np.full(40, None)), 'mnist.npz cannot be read: .*allow_pick'),
     (dict(writer_train=np.arange(39)), '`client` must have .* 40, found 39'),
+    (dict(writer_train=np.arange(40.0)), '`writer_train` .* integers'),
   ],
 )
 def test_other_arrays_are_refused(tmp_path, changes, words):
