@@ -54,8 +54,6 @@ _STYLE = {
   'ytick.labelsize': 8.0,
 }
 _AXES = {'epsilon': 'privacy budget ε', 'clipping_norm': 'clipping norm c'}
-# Of a figure of lines in a report, in inches.
-_LINES_SIZE = (4.2, 2.9)
 
 Panel = Callable[[Axes], None]
 
@@ -254,16 +252,15 @@ def curve_limits(table: pd.DataFrame) -> tuple[float, float]:
 def curves(table: pd.DataFrame) -> list[Drawing]:
   """The metric by round: a figure for each model, data and split."""
   table = names.ordered(table[table['final_score'].notna()])
-  drawn = []
-  for (title, metric), own in table.groupby(
-    [names.problems(table), 'metric'], sort=False
-  ):
-    panel = functools.partial(curve_panel, title=title, table=own)
-    what = f'{metric.title} by round'
-    name = f'{file_part(what)}_{file_part(title)}.png'
-    caption = f'{what.capitalize()}: {title}.'
-    drawn.append(Drawing(name, caption, [[panel]], _LINES_SIZE))
-  return drawn
+  groups = table.groupby([names.problems(table), 'metric'], sort=False)
+  return [
+    _of_lines(
+      f'{metric.title} by round',
+      title,
+      functools.partial(curve_panel, title=title, table=own),
+    )
+    for (title, metric), own in groups
+  ]
 
 
 def by_quantity(table: pd.DataFrame, quantity: str) -> list[Drawing]:
@@ -283,10 +280,15 @@ def by_quantity(table: pd.DataFrame, quantity: str) -> list[Drawing]:
     panel = functools.partial(
       _quantity_panel, title=title, table=own, quantity=quantity
     )
-    what = f'Final {own["metric"].iloc[0].title} by {_AXES[quantity][:-2]}'
-    name = f'{quantity}_{file_part(title)}.png'
-    drawn.append(Drawing(name, f'{what}: {title}.', [[panel]], _LINES_SIZE))
+    what = f'final {own["metric"].iloc[0].title} by {_AXES[quantity][:-2]}'
+    drawn.append(_of_lines(what, title, panel))
   return drawn
+
+
+def _of_lines(what: str, title: str, panel: Panel) -> Drawing:
+  """A figure of one panel of lines."""
+  name = f'{file_part(what)}_{file_part(title)}.png'
+  return Drawing(name, f'{what.capitalize()}: {title}.', [[panel]], (4.2, 2.9))
 
 
 def _quantity_panel(

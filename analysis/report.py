@@ -105,18 +105,10 @@ def write_report(
   *,
   made_by: str = '',
 ) -> pathlib.Path:
-  """Writes `report.md`, `report.html` and the figures.
+  """Writes `report.md`, `report.html` and the figures; the path of the first.
 
   The same runs give the same bytes. Folders that are no runs are named in the
-  report and left out.
-
-  Args:
-    found: The runs.
-    output_dir: Where to write; made if it is not there.
-    made_by: By what and when, in a sentence for the foot; empty for nothing.
-
-  Returns:
-    The path of `report.md`.
+  report and left out. `made_by` is a sentence for the foot.
 
   Raises:
     ValueError: There is no run.
@@ -168,9 +160,8 @@ def write_report(
 def summary(found: stats.Runs) -> str:
   """What the runs came to, as text for a terminal.
 
-  Returns:
-    The sentence and the table of results, what private runs spent together,
-    and a line for each folder that was left out and each thing that is missing.
+  It is the sentence and the table of results, what private runs spent together,
+  and a line for each folder that was left out and each thing that is missing.
   """
   table = _named(found.table)
   parts = []

@@ -181,6 +181,14 @@ _SPLIT = '4 clients, 20 to 777 examples'
       ],
       ['## Privacy', '## By ε', '## Norms', '## Audits'],
     ),
+    (
+      dict(a=dict(accuracies=('', ''))),
+      [
+        '**No run has a finite test accuracy yet.**',
+        '- Not evaluated yet: FedAvg.',
+      ],
+      ['## By', 'nan'],
+    ),
     # A metric of which less is better.
     (
       dict(
