@@ -73,6 +73,9 @@ def test_all_dtypes_and_structures():
   np.testing.assert_allclose(
     np.asarray(output.result['a'], np.float32), [2, -0.5], rtol=1e-2
   )
+  # A value counts if one of its tensors is out of bounds.
+  clamped = run(aggregators.secure_sum_factory(0.9), [value], value_type)
+  assert clamped.measurements['secure_sum_out_of_bounds_count'] == 1
 
 
 def test_equal_to_the_secure_sum_of_tff():

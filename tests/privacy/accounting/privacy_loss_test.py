@@ -8,7 +8,7 @@ from dp_accounting import pld
 from scipy import signal, stats
 
 from tests.privacy.paper import build_round
-from tff_clipping.privacy.accounting import privacy_loss
+from tff_clipping.privacy.accounting import loss_composition, privacy_loss
 
 
 def compose_one_sided(mechanism, num_rounds):
@@ -176,6 +176,15 @@ def test_parts_of_one_kind_are_its_rounds(sampling):
   assert parts.compute_epsilon(1e-5) == pytest.approx(epsilon, rel=1e-6)
   delta = whole.compute_delta(2.0)
   assert parts.compute_delta(2.0) == pytest.approx(delta, rel=1e-6)
+
+
+def test_outcomes_that_tell_everything_cost_delta_in_each_round():
+  # One in ten, in each of two rounds; the others tell nothing.
+  loss = loss_composition.DiscreteLoss(0.1, 0, np.array([0.9]), 0.1)
+  composed = loss_composition.ComposedLoss(((loss, 2),))
+  assert composed.compute_delta(5.0) == pytest.approx(0.19)
+  assert composed.compute_epsilon(0.18) == math.inf
+  assert composed.compute_epsilon(0.2) < 0.1
 
 
 def test_curve_of_an_addition_is_that_of_a_removal_exchanged():

@@ -66,13 +66,21 @@ def test_bounds_are_those_of_jax_privacy(shift, epsilon, gaussian_epsilon):
     assert not any(is_refuted(each, bound * (1 + 1e-5)) for each in corners)
 
 
-def test_epsilon_without_delta_inverts_a_power():
-  # 32 of 32 right has the probability p^32. There are 10 attempts: of 1, 2, 4,
-  # 8, 16 canaries on one side and on both. 0.5 % at p = 0.8474, whose odds are
-  # 5.554.
-  is_in = np.arange(32) % 2 == 0
-  bound = one_run.bound_epsilon(is_in + 0.0, is_in, delta=0.0, confidence=0.95)
-  p = 0.005 ** (1 / 32)
+@pytest.mark.parametrize(
+  ('is_in', 'num_attempts', 'num_right'),
+  [
+    # There are 10 attempts: of 1, 2, 4, 8, 16 canaries on one side and on both.
+    # 32 of 32 are right.
+    (np.arange(32) < 16, 10, 32),
+    # On one side 8 of 8, on both 12 of 16.
+    (np.isin(np.arange(16), [*range(8), 8, 10, 12, 14]), 8, 8),
+  ],
+)
+def test_epsilon_without_delta_inverts_a_power(is_in, num_attempts, num_right):
+  # So many right have the probability p^n.
+  scores = -np.arange(len(is_in), dtype=float)
+  bound = one_run.bound_epsilon(scores, is_in, delta=0.0, confidence=0.95)
+  p = (0.05 / num_attempts) ** (1 / num_right)
   assert bound == pytest.approx(np.log(p / (1 - p)), abs=1e-6)
 
 

@@ -63,6 +63,8 @@ def test_bounds_of_sound_noise_are_below_the_claim():
   assert 0 < result.epsilon_lower_bound < result.claimed_epsilon
   attack = result.attacks['all_releases']
   assert 0 < attack.gaussian_epsilon_lower_bound < plan.epsilon
+  # At one false positive in a hundred.
+  assert 0.1 < attack.true_positive_rate
   assert attack.true_positive_rate < result.allowed_true_positive_rate + 0.05
   assert result.num_canaries_in + result.num_canaries_out == 1024
 

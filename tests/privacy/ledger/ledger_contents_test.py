@@ -78,6 +78,22 @@ def test_a_run_that_was_killed_before_its_first_line_has_no_plan_yet(path):
     privacy.read_plan(path)
 
 
+@pytest.mark.parametrize(
+  'change', [{'num_releases': 3}, {'draw': 1}, {'kind': 'named'}]
+)
+def test_a_line_that_is_not_the_next_release_is_damage(path, change):
+  # Its digest is right, as that of another program's may be.
+  charge(path, [1])
+  line = {'kind': 'release', 'id': 'two', 'round_num': 2, 'draw': 0}
+  number = 1 if 'kind' in change else 2
+  file = ledger_file.LedgerFile(path)
+  file.append({**line, 'num_releases': number, **change})
+  file.close()
+  message = f'^Line 3 of .* is not release {number}'
+  with pytest.raises(privacy.DamagedLedgerError, match=message):
+    privacy.read_ledger(path)
+
+
 def test_nothing_there_is_no_ledger(path):
   with pytest.raises(FileNotFoundError):
     privacy.read_ledger(path)

@@ -105,6 +105,12 @@ def restore_seal(path, seal, older):
   path.write_bytes(path.read_bytes() + b'{"line":5')
 
 
+def put_another_run(path, seal, older):
+  other = path.with_name('other.jsonl')
+  charge(other, [0, 1, 2])
+  path.write_bytes(other.read_bytes())
+
+
 @pytest.mark.parametrize('read', READERS)
 @pytest.mark.parametrize(
   ('change', 'message'),
@@ -122,6 +128,13 @@ def restore_seal(path, seal, older):
       '4 lines were written',
     ),
     (restore_seal, 'never sealed'),
+    (put_another_run, 'Line 4 of .* not the line that was sealed'),
+    (
+      lambda path, seal, older: path.write_bytes(
+        path.read_bytes() + b'{' * 70_000
+      ),
+      '70000 bytes and no end',
+    ),
   ],
 )
 def test_a_file_that_is_damaged_or_older_or_has_no_seal_is_refused(
