@@ -140,6 +140,10 @@ def _solve_clients(**given):
     ({'accountant': 'gdp'}, "`accountant` must be one of 'rdp'"),
     ({**ALLOCATION, 'accountant': 'rdp'}, "`accountant` must be 'pld' where"),
     (
+      {'sampling': 'fixed_size', 'accountant': 'gaussian'},
+      "`accountant` must be 'rdp' or 'pld' where",
+    ),
+    (
       {**ALLOCATION, 'clients_per_round': 81},
       'must divide `num_clients` .* found 81 of 1920',
     ),
