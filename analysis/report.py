@@ -312,8 +312,9 @@ def _privacy(table: pd.DataFrame) -> str:
     if run.settings.get('clipping') == 'adaptive':
       # Its noise is not that of the sentence alone.
       keys.append('aggregation')
-    promises += [(run.privacy.get(key), name) for key in keys]
-  told = pd.DataFrame(promises, columns=['text', 'name']).dropna()
+    texts_of_run = filter(None, map(run.privacy.get, keys))
+    promises += [(text, name) for text in texts_of_run]
+  told = pd.DataFrame(promises, columns=['text', 'name'])
   for text, own in told.groupby('text', sort=False)['name']:
     is_all = len(own) == told['name'].nunique()
     texts.append(text if is_all else f'**{"; ".join(own)}**: {text}')
