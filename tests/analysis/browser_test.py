@@ -8,11 +8,12 @@ from tests.analysis import run_folders
 
 _UPDATES = {16: [('a', 2.0, 60.0, 1.0), ('mean', 1.0, 50.0, '')]}
 _LONG = run_folders.PRIVACY | {'description': 'A long promise. ' * 20}
+_FIVE = {'epsilon': 5.0, 'actual_epsilon': 5.0}
 _RUNS = (
   dict(algorithm='fed_avg', updates=_UPDATES),
   dict(algorithm='ce_fed_avg', updates=_UPDATES),
   run_folders.private(1.5, privacy=_LONG),
-  run_folders.private(5.0, privacy=_LONG | {'epsilon': 5.0}),
+  run_folders.private(5.0, privacy=_LONG | _FIVE),
 )
 # Elements that stick out of the window and are not within a frame that moves.
 _STICKING_OUT = """

@@ -160,7 +160,9 @@ def _scatter(found, rounds, name='fed_avg'):
   """The axes of the updates of a run by round."""
   table = found.table.loc[[name]]
   grid = figures.scatter([figures.at_round(table, t) for t in rounds])
-  return _draw(*(panel for (panel,) in grid), title='MLP on EMNIST')
+  return _draw(
+    *(panel for (panel,) in grid), title='MobileNetV2 on half of EMNIST'
+  )
 
 
 def test_updates_hold_each_client_the_average_and_the_threshold(read_runs):
