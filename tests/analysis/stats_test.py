@@ -189,11 +189,6 @@ def test_drops_are_in_points_below_the_runs_of_the_same_seed(tmp_path):
   ('others', 'reason'),
   [
     (dict(), 'no FedAvg run of the same setting'),
-    # That of an aggregator of a user's own is none.
-    (
-      dict(own={'aggregator': 'a.py:half'}),
-      'no FedAvg run of the same setting',
-    ),
     # They are not averaged.
     (
       dict(a={}, b={}),
@@ -240,8 +235,10 @@ def test_a_threshold_is_not_guessed_where_there_are_several(read_runs):
     fed_avg=dict(),
     a=dict(algorithm='ce_fed_avg', clipping_norm=1.0),
     b=dict(algorithm='ce_fed_avg', clipping_norm=2.0),
+    # Its own is no threshold on updates.
+    models=dict(algorithm='model_clipping_fed_avg', clipping_norm=9.0),
   ).table['shown_norm']
-  assert norms.fillna(0).to_list() == [0.0, 1.0, 2.0]
+  assert norms.fillna(0).to_list() == [0.0, 1.0, 2.0, 0.0]
 
 
 @pytest.mark.parametrize(
