@@ -233,6 +233,8 @@ _per_layer = functools.partial(_dp_mean, clipping_norm=[0.3, 0.4])
         (_per_layer, 'poisson'),
         (_adaptive, 'poisson'),
         (_distributed, 'fixed_size'),
+        # The cohort's size differs between neighbours.
+        (_distributed, 'none'),
       )
     ),
   ],

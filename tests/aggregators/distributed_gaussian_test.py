@@ -59,6 +59,7 @@ def test_mean_of_clipped_values_in_their_containers():
   ('num_clients', 'least', 'largest'),
   [
     pytest.param(4, 4, 4, marks=pytest.mark.slow),
+    pytest.param(4, 4, 9, marks=pytest.mark.slow),
     pytest.param(6, 4, 9, marks=pytest.mark.slow),
     (9, 4, 9),
     (0, 0, 2),

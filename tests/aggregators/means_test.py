@@ -72,10 +72,16 @@ def test_dp_mean_uses_its_sum_factory():
     ),
   ],
 )
+@pytest.mark.parametrize(
+  'dtype',
+  [
+    pytest.param(np.float16, marks=pytest.mark.slow),
+    tf.bfloat16.as_numpy_dtype,
+  ],
+)
 def test_a_mean_in_16_bits_is_summed_and_divided_in_more(
-  factory, num_clients, mean
+  factory, num_clients, mean, dtype
 ):
-  dtype = tf.bfloat16.as_numpy_dtype
   values = [np.array([0.01], dtype)] * num_clients
   result = run(factory, values, tff.TensorType(dtype, [1])).result
   assert result.dtype == dtype

@@ -54,6 +54,7 @@ def test_noise_is_added_to_the_result_of_the_inner_factory():
   ('dtype', 'large'),
   [
     pytest.param(tf.bfloat16.as_numpy_dtype, 2**8, marks=pytest.mark.slow),
+    pytest.param(np.float16, 2**11, marks=pytest.mark.slow),
     (np.float32, 2**24),
   ],
 )

@@ -102,7 +102,7 @@ def _library_training(model, start, examples, seed, step):
 
 
 def _graph_and_update(build):
-  """Returns how many operations of each type a graph has, and its result."""
+  """Returns how many operations of each type a graph has, edges, result."""
   examples, start = _mlp_data()
   with tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
     model = _mlp_fn()
@@ -120,23 +120,27 @@ def _graph_and_update(build):
     counts.update(node.op for node in function.node_def)
   # What the round's number is given as.
   counts.pop('Const')
-  return counts, result
+  # What operations wait for.
+  parts = (definition, *definition.library.function)
+  nodes = [getattr(part, 'node', None) or part.node_def for part in parts]
+  num_edges = sum(len(node.input) for part in nodes for node in part)
+  return counts, num_edges, result
 
 
 @pytest.mark.slow
 def test_sgd_is_the_plain_loop_in_its_graph_and_its_bits():
-  plain, expected = _graph_and_update(_plain_sgd)
-  ours, found = _graph_and_update(
+  *plain, expected = _graph_and_update(_plain_sgd)
+  *ours, found = _graph_and_update(
     lambda *arguments: _library_training(*arguments, steps.Sgd())
   )
   assert ours == plain
   for a, b in zip(found, expected, strict=True):
     assert a.tobytes() == b.tobytes()
   # The comparison would see what another step adds.
-  other, _ = _graph_and_update(
+  *other, _ = _graph_and_update(
     lambda *arguments: _library_training(*arguments, steps.Momentum())
   )
-  assert other != plain
+  assert other[0] != plain[0]
 
 
 class _Anywhere(steps.LocalStep):

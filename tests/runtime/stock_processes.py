@@ -85,6 +85,7 @@ _UPDATES = [
   for rng in map(np.random.default_rng, range(5))
 ]
 _SGD = tff.learning.optimizers.build_sgdm(0.1)
+_Private = tff.aggregators.DifferentiallyPrivateFactory
 
 
 def _of_updates(factory):
@@ -111,8 +112,17 @@ PROCESSES = {
     _DATA,
   ),
   'gaussian_adaptive': _of_updates(
-    tff.aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(
+    _Private.gaussian_adaptive(
       1e-9, 5, clipped_count_stddev=1e-9, initial_l2_norm_clip=0.05
+    )
+  ),
+  'tree_aggregation': _of_updates(
+    _Private.tree_aggregation(
+      1e-9,
+      5,
+      0.1,
+      [tf.TensorSpec([4, 3]), tf.TensorSpec([3])],
+      noise_seed=1,
     )
   ),
   'correlated_dp_mean': _of_updates(

@@ -12,6 +12,7 @@ from tff_clipping.runtime import sequences, values
 # (type, value): refused by TFF's native context as well.
 _DOES_NOT_FIT = [
   (np.int32, 2**31),
+  (np.int32, -(2**31) - 1),
   (np.int32, 10**30),
   (np.uint8, -1),
   (np.int64, 2**63),
@@ -35,6 +36,7 @@ _DOES_NOT_FIT = [
   (tff.TensorType(np.int32, [2]), [[1], [2, 3]]),
 ]
 _FITS = [
+  (np.int32, 2**31 - 1),
   (np.int8, -128),
   (np.int64, 2**63 - 1),
   (np.uint64, 2**64 - 1),
@@ -173,6 +175,7 @@ def test_lists_leave_no_functions_behind():
   (dataset,) = values.flatten(elements, sequence_type)
   found = list(dataset.as_numpy_iterator())
   assert found == [dict(b=1, a=(2.0, b'x')), dict(b=3, a=(4.0, b'y'))]
+  assert [*found[0]] == ['b', 'a']
   # A `tf.function` of a data set would be kept for ever.
   graph = dataset._as_serialized_graph().numpy()
   assert not tf.compat.v1.GraphDef.FromString(graph).library.function

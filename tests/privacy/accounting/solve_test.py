@@ -127,6 +127,25 @@ def test_what_has_no_answer_is_said_of_the_target(given, target, message):
     solve_for(**given, **PAPER, target_epsilon=target)
 
 
+@pytest.mark.parametrize(
+  ('accountant', 'rounds', 'multiplier'),
+  # Opacus stops its search 0.01 below epsilon = 8.
+  [
+    ('rdp', 2250, 1.416),
+    ('pld', 2000, 1.2915),
+  ],
+)
+def test_published_multipliers_of_opacus(accountant, rounds, multiplier):
+  assert privacy.calibrate_noise_multiplier(
+    num_clients=100000,
+    clients_per_round=4000,
+    num_rounds=rounds,
+    target_epsilon=8,
+    target_delta=1e-5,
+    accountant=accountant,
+  ) == pytest.approx(multiplier, rel=2e-3)
+
+
 @pytest.mark.parametrize('accountant', ['rdp', 'pld'])
 @pytest.mark.parametrize('sampling', ['poisson', 'fixed_size', 'none'])
 @pytest.mark.parametrize(
@@ -144,6 +163,7 @@ def test_rounds_and_delta_are_those_that_a_multiplier_is_for(
   plan = privacy.PrivacyPlan.from_target_epsilon(
     num_rounds=60, target_epsilon=target, target_delta=1e-6, **setting
   )
+  assert target * (1 - 1e-4) < plan.epsilon <= target
   noise = {'noise_multiplier': plan.noise_multiplier}
   rounds = privacy.compute_max_rounds(
     target_epsilon=target, target_delta=1e-6, **noise, **setting

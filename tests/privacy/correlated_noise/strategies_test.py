@@ -74,7 +74,10 @@ def test_noise_in_float32_is_that_of_the_strategy():
   # million rounds larger by a hundredth.
   strategy = _blt(scales=(0.3, 0.2), decays=(1 - 2.9e-8, 0.9))
   assert all(decay < 1 for decay in strategy.decays)
-  for weights in (strategy.scales, strategy.decays):
+  for weights in (
+    strategy.recurrence.keep_weights,
+    strategy.recurrence.read_weights,
+  ):
     np.testing.assert_array_equal(np.float32(weights), weights)
   assert strategy.scales[0] <= 0.3
   assert _blt(scales=strategy.scales, decays=strategy.decays) == strategy
@@ -138,6 +141,15 @@ def test_unknown_sensitivity_is_refused(coefficients, separation, num_rounds):
     _banded(coefficients).compute_sensitivity(participation, num_rounds)
 
 
+def test_refused_sensitivity_would_be_wrong():
+  # Where the coefficients change sign, the rounds 1, b + 1, ... with equal
+  # contributions are not the worst.
+  participation = correlated_noise.Participation(min_separation=1)
+  matrix = _matrix(_banded(_ANY_SIGN))
+  worst = brute_force.sensitivity(matrix, participation, with_signs=True)
+  assert worst > np.linalg.norm(np.sum(matrix, axis=1)) * 1.1
+
+
 @pytest.mark.parametrize(
   ('build', 'message'),
   [
@@ -152,7 +164,7 @@ def test_unknown_sensitivity_is_refused(coefficients, separation, num_rounds):
     (lambda: _blt((0.1,), (1.0,)), '`decays` must be below 1'),
     (lambda: _blt((0.1,), (0.5, 0.4)), '`scales` must be as many as `decays`'),
     (lambda: _blt(0.1), '`scales` must be a tuple of numbers'),
-    (lambda: _FALLING.compute_sensitivity(_ONCE, 10), '`num_rounds` must be a'),
+    (lambda: _FALLING.compute_sensitivity(_ONCE, 10), 'must be at most 9'),
     (lambda: _limited(1, min_separation=0), '`min_separation` must be at le'),
     (lambda: _limited(0), '`max_participations` must be at least 1, found 0'),
     (lambda: _limited(1.5), '`max_participations` must be an integer'),
