@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> None:
       'this run (%)': ('final_score', '.2f'),
       'published (%)': ('published', ''),
       'may differ by': ('limit', '.2f'),
-      'within': ('is_within', ''),
+      'within': ('is_within', lambda is_within: 'yes' if is_within else 'NO'),
     },
   )
   left_out = [f'left out: {name}: {why}' for name, why in found.left_out]

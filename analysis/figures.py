@@ -288,7 +288,8 @@ def by_quantity(table: pd.DataFrame, quantity: str) -> list[Drawing]:
 def _of_lines(what: str, title: str, panel: Panel) -> Drawing:
   """A figure of one panel of lines."""
   name = f'{file_part(what)}_{file_part(title)}.png'
-  return Drawing(name, f'{what.capitalize()}: {title}.', [[panel]], (4.2, 2.9))
+  caption = f'{what[0].upper()}{what[1:]}: {title}.'
+  return Drawing(name, caption, [[panel]], (4.2, 2.9))
 
 
 def _quantity_panel(

@@ -61,7 +61,8 @@ _PROMISES = {
   'simulated': 'a simulation of the noise of other cohorts: no guarantee',
 }
 _BAND_NOTE = (
-  'Lines are means over the seeds of a setting, bands the range of the seeds.'
+  'Lines are means over the seeds of a setting, bands the range of the seeds. '
+  'Each figure has axes of its own.'
 )
 _SCATTER_NOTE = (
   'Of one seed. A blue dot is the update of one client: its norm, and its '
@@ -105,10 +106,18 @@ def write_report(
   *,
   made_by: str = '',
 ) -> pathlib.Path:
-  """Writes `report.md`, `report.html` and the figures; the path of the first.
+  """Writes `report.md`, `report.html` and the figures.
 
   The same runs give the same bytes. Folders that are no runs are named in the
-  report and left out. `made_by` is a sentence for the foot.
+  report and left out.
+
+  Args:
+    found: The runs.
+    output_dir: Where to write; made if it is not there.
+    made_by: By what and when, in a sentence for the foot; empty for nothing.
+
+  Returns:
+    The path of `report.md`.
 
   Raises:
     ValueError: There is no run.

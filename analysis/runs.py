@@ -34,8 +34,10 @@ METRIC_COLUMNS = (
 # The exact figures of the clients' updates.
 CLIENT_METRICS = METRIC_COLUMNS[-4:]
 UPDATE_COLUMNS = ('client_id', 'update_norm', 'angle_degrees')
-_TYPES = dict.fromkeys((*METRIC_COLUMNS, *UPDATE_COLUMNS[1:]), float)
-_TYPES = {'client_id': str, **_TYPES}
+_TYPES = {
+  'client_id': str,
+  **dict.fromkeys((*METRIC_COLUMNS, *UPDATE_COLUMNS[1:]), float),
+}
 # The `client_id` of the averaged update.
 _MEAN_UPDATE_ID = 'mean'
 
@@ -192,9 +194,16 @@ def read_published(directory: pathlib.Path) -> dict[str, Run]:
     raise ValueError(
       f'`directory` must hold published runs, found in {directory}: {error}.'
     ) from error
-  rounds_of = dict(iter(rounds.groupby('run')))
-  updates_of = dict(iter(_mark_means(updates).groupby('run')))
-  no_updates = _mark_means(updates[:0])
+  updates = _mark_means(updates)
+  # As of a run that was read from its folder.
+  rounds_of, updates_of = (
+    {
+      name: part.drop(columns='run').reset_index(drop=True)
+      for name, part in table.groupby('run')
+    }
+    for table in (rounds, updates)
+  )
+  no_updates = updates[:0].drop(columns='run')
   return {
     name: Run(
       config=line['config'],

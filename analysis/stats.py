@@ -41,7 +41,8 @@ SETTING_KEYS = (
   *('clients_per_round', 'local_steps', 'batch_size', 'num_rounds'),
   *('client_learning_rate', 'server_learning_rate', 'server_optimizer'),
   *('compute_dtype', 'local_step', 'local_momentum', 'proximal_mu'),
-  *('client_rate_decay', 'loss'),
+  # Two of these only runs of version 0.2 have.
+  *('sharpness_rho', 'fed_pd_penalty', 'client_rate_decay', 'loss'),
   *SEED_KEYS,
 )
 # The round t of Figs. 1 and 2, 0 being the first; the appendix shows others.
@@ -195,28 +196,32 @@ class Runs(NamedTuple):
       - `files` (the `Run`) and `folder` (the name under which it was read);
       - `row`, `scale` and `variants` (with commas) of a published experiment;
         `algorithm`, `algorithm_name`, `own_aggregator` (whether there is one),
-        `is_audited`, `clips` (what c bounds: updates, models, gradients or
-        nothing), `model`, `model_name`, `num_parameters`, `data`, `is_iid`
-        (whether the paper would call it so), `split` (that in a word),
-        `num_clients`, `num_test_examples`, `metric`, `noise_clients_per_round`
-        (the P whose noise on the mean it simulates), `target_epsilon`,
-        `clipping_norm`, `setting` (all of `SETTING_KEYS` as text: runs with the
-        same may be compared) and `series` (that without seeds);
+        `is_audited` (there are canaries among the clients), `clips` (what c
+        bounds: updates, models, gradients or nothing), `model`, `model_name`,
+        `num_parameters`, `data`, `is_iid` (whether the paper would call it so),
+        `split` (that in a word), `num_clients`, `num_test_examples`, `metric`,
+        `noise_clients_per_round` (the P whose noise on the mean it simulates),
+        `target_epsilon`, `clipping_norm`, `setting` (all of `SETTING_KEYS` as
+        text: runs with the same may be compared) and `series` (that without
+        seeds: runs with the same repeat each other);
       - what it came to: `rounds_done`, `is_complete`, `final_score` (of its
-        metric; an accuracy in percent), `clipped_fraction` (mean over rounds),
+        metric; an accuracy in percent, of the test set or the part of it that
+        the run evaluates), `clipped_fraction` (mean over rounds),
         `relative_spread` (of the norms of updates, standard deviation over
         mean, mean over rounds), `spread_at`, `std_at` and `cosine_at` (that,
         the standard deviation and the mean cosine of two updates, at
         `FIGURE_ROUND`), `path` (how far the model has moved after each round),
         `round_seconds` (the median), `has_updates` (some are recorded);
       - beside other runs: `drop` (by how much `final_score` is worse than that
-        of the run of FedAvg), `no_drop` (why there is none), `dp_drop` (the
+        of the run of FedAvg: in points for an accuracy, else in the unit of the
+        metric), `no_drop` (why there is none), `dp_drop` (the
         same against CE-FedAvg, with the same threshold if there is such a run),
         `equal_path_accuracy` (that of FedAvg when it had moved as far as this
-        run at its end: clipping makes steps shorter), `equal_path_lead` (the
-        run's own less that), `shown_norm` (the threshold on updates with which
+        run at its end: clipping makes steps shorter, so that a part of a drop
+        is training that is still to come), `equal_path_lead` (the run's own
+        less that), `shown_norm` (the threshold on updates with which
         it is drawn: its own or, where it does not clip, that of all others of
-        its setting);
+        its setting; NaN where there is none, and for clipped models);
       - `is_private`, `has_simulation_figures` (a private run shows exact
         figures of its clients), `has_caveats` (the ε of its plan does not hold
         for the run as it was run), `epsilon` (of the rounds and cohorts that

@@ -72,6 +72,7 @@ def test_report_refers_to_figures_that_are_there_and_to_nothing_else(of_three):
     'test_accuracy_by_round_mlp_on_emnist_non_iid_label_skew.png',
     'updates_mlp_on_emnist_t_16.png',
   ]
+  assert '<!--' not in text
   for picture in pictures:
     assert (of_three.parent / picture).read_bytes().startswith(b'\x89PNG')
   html = of_three.with_suffix('.html').read_text()
@@ -157,6 +158,7 @@ def _private(**privacy):
   return dict(PRIVATE, privacy=PRIVACY | privacy)
 
 
+_LOSS = dict(metric=('loss', 'min'))
 _ERROR = dict(metric=('mean_absolute_error', 'min'))
 _ADAPTIVE = 'The noise multiplier is that of both together.'
 _COST = 'The clipping norm comes from a: epsilon 1.5 of it is spent too.'
@@ -216,6 +218,17 @@ _SPLIT = '4 clients, 20 to 777 examples'
       ],
       ['nan'],
     ),
+    # A seed without a finite figure is no part of the mean.
+    (
+      dict(
+        a=dict(_LOSS, accuracies=(9.0, 2.0)),
+        b=dict(_LOSS, accuracies=(9.0, float('inf')), seed=1),
+        c=dict(_LOSS, accuracies=(9.0, 4.0), algorithm='ce_fed_avg'),
+      ),
+      ['| FedAvg | 2.000 | – |', '| CE-FedAvg | 4.000 | 2.000 |'],
+      [],
+    ),
+    (dict(a=dict(model_seed=0)), [], ['share their initial']),
     # The split is that of a run, and a period stands once.
     (
       {

@@ -55,6 +55,8 @@ def test_data_that_were_not_split_have_their_own_clients(tmp_path):
     ('metrics.csv', f'{_HEAD}0,0.1\n0.5,0.5\n', 'without a valid `round_num`'),
     ('metrics.csv', f'{_HEAD}0,high\n', "must hold numbers: .* 'high'"),
     ('metrics.csv', f'{_HEAD}0,93.0\n', 'between 0 and 1, found 93'),
+    # Of too few, pandas would fill in the rest.
+    ('metrics.csv', f'{_HEAD}0,0.1\n1\n', 'different numbers of values'),
     ('metrics.csv', f'{_HEAD}0,0.1,7\n', 'different numbers of values'),
   ],
 )
