@@ -57,11 +57,13 @@ def test_independent_noise_is_charged_for_every_participation():
   )
 
 
-def test_most_rounds_are_those_of_the_strategy_or_fewer():
-  common = {**PAPER, 'strategy': BLT, 'min_separation': 24}
+@pytest.mark.parametrize('strategy', STRATEGIES)
+def test_most_rounds_are_those_of_the_strategy_or_fewer(strategy):
+  common = {**PAPER, 'strategy': strategy, 'min_separation': 24}
   plan = privacy.CorrelatedNoisePlan.from_target_epsilon(
     target_epsilon=2.0, **common
   )
+  assert plan.num_rounds == strategy.num_rounds
   assert 2.0 * (1 - 1e-5) < plan.epsilon <= 2.0
   fewer, whole = (
     privacy.CorrelatedNoisePlan.from_max_rounds(
