@@ -152,7 +152,12 @@ def create_task(
 
 
 def check_task(found: Any, split: PartitionConfig) -> Task:
-  """Returns what a user's function made, if it is a task of this split."""
+  """Returns what a user's function made, if it is a task of this split.
+
+  Raises:
+    TypeError: If it is no task.
+    ValueError: If it has numbers that are not finite, or another split.
+  """
   if not isinstance(found, Task):
     raise TypeError(
       '`task` must be a function that returns a `tasks.data.task.Task`, found '
@@ -178,6 +183,9 @@ def read_file(path: pathlib.Path) -> dict[str, Any]:
   It is a .npz file of these arrays; or a .csv file with the columns `y`,
   `client` and `is_test` (1 in the rows of the test set), and a column for each
   feature.
+
+  Raises:
+    ValueError: If there is no such file, or it does not hold what it should.
   """
   check('task', path.is_file(), 'must be a file that is there', f'no {path}')
   if path.suffix.lower() == '.csv':
@@ -195,7 +203,11 @@ def read_file(path: pathlib.Path) -> dict[str, Any]:
 
 
 def read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
-  """Returns the arrays of a .npz file, read without pickles."""
+  """Returns the arrays of a .npz file, read without pickles.
+
+  Raises:
+    ValueError: If it cannot be read.
+  """
   if not zipfile.is_zipfile(path):
     raise ValueError(f'{path} is no .npz file, as `numpy.savez` writes it.')
   try:

@@ -28,6 +28,11 @@ def create_task(
     data_dir: Folder of the data's files, a user's too; `None` downloads public
       data.
     kinds: What the labels in a user's file are, as for `own.create_task`.
+
+  Raises:
+    TypeError: If a user's function returns something else.
+    ValueError: If there is no such task, or files are missing or hold
+      something else.
   """
   if named_functions.is_own(name):
     function = named_functions.find('task', name)

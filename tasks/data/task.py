@@ -168,6 +168,9 @@ class Task:
 
     Test sets are not always in random order: MNIST's first half is cleaner than
     its second.
+
+    Raises:
+      ValueError: If there are not so many, or it is not at least 1.
     """
     size = len(self.test['y'])
     must = f'must be between 1 and the {size} that there are'
@@ -183,6 +186,10 @@ class Task:
 
     They take no part in the training: evaluating on their examples tells of no
     client that does. They are drawn at random, and the others keep their order.
+
+    Raises:
+      ValueError: If the clients are not those of the data, or `count` is not at
+        least 1 and fewer than all.
     """
     is_natural = self.partition.name == 'natural'
     must = 'must be given for the natural partition only'

@@ -125,7 +125,12 @@ class Objective:
       check('metrics', kind in (None, *fitting), must, source)
 
   def create_loss(self, task: Task) -> tf.keras.losses.Loss:
-    """Returns the loss of a run."""
+    """Returns the loss of a run.
+
+    Raises:
+      TypeError: If a user's function is neither a loss nor makes one.
+      ValueError: If Keras has no loss of this name.
+    """
     if named_functions.is_own(self.loss):
       found = _find_own('loss', self.loss, tf.keras.losses.Loss)
     else:
@@ -136,7 +141,12 @@ class Objective:
     return found if is_loss else _FunctionLoss(found)
 
   def create_metrics(self, task: Task) -> list[TestMetric]:
-    """Returns the metrics of a run."""
+    """Returns the metrics of a run.
+
+    Raises:
+      TypeError: If a user's function is neither a metric nor makes one.
+      ValueError: If Keras has no metric of a name.
+    """
     created = []
     for name, source in self.metrics.items():
       is_own, short = named_functions.is_own(source), _squeeze(source)
@@ -166,7 +176,12 @@ class Objective:
 
 
 def create_objective(settings: Any) -> Objective:
-  """Returns the objective that `loss`, `metrics`, `metric_goal` ask for."""
+  """Returns the objective that `loss`, `metrics`, `metric_goal` ask for.
+
+  Raises:
+    ValueError: If a metric is there twice, or nothing says whether more of the
+      first metric is better.
+  """
   given = settings.metrics or ((_ACCURACY,) if settings.loss is None else ())
   metrics = {}
   for source in given:

@@ -54,6 +54,11 @@ def create_own_model(
     gives_logits: Whether the loss takes logits.
     seed: Decides the initial weights.
     input_dtype: The type of `x`.
+
+  Raises:
+    TypeError: If `function` returns something else.
+    ValueError: If it fails with these arguments, or its model does not fit the
+      data, or would not be trained or written whole.
   """
   name = named_functions.name_of(function)
   state = random.getstate()
@@ -85,7 +90,11 @@ def create_own_model(
 
 
 def save_weights(model: tf.keras.Model, path: pathlib.Path) -> None:
-  """Writes the weights of a model to NAME.weights.h5, and reads them back."""
+  """Writes the weights of a model to NAME.weights.h5, and reads them back.
+
+  Raises:
+    ValueError: If the file does not give each weight back.
+  """
   given = model.get_weights()
   model.save_weights(path)
   # What the file does not give stays as it was: another number.

@@ -46,6 +46,10 @@ class RunModel:
     """Returns the Keras model, with its initial weights.
 
     `input_dtype` is the type of what it is called with, else that of the data.
+
+    Raises:
+      TypeError: If a user's function makes no model.
+      ValueError: If there is no such model, or a user's model does not fit.
     """
     config, task = self.config, self.task
     num_classes, label_shape = task.num_classes, task.label_shape

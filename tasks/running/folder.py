@@ -44,7 +44,12 @@ class RunFolder:
 
   @contextlib.contextmanager
   def open(self, config: Config) -> Iterator[None]:
-    """Locks the folder for one program, and checks that it is of one run."""
+    """Locks the folder for one program, and checks that it is of one run.
+
+    Raises:
+      RunFolderError: If the folder holds something else, another program has
+        it open, or it cannot be written.
+    """
     with contextlib.ExitStack() as stack:
       try:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -91,6 +96,10 @@ class RunFolder:
 
     Its `experiment` has the settings as they were asked for, without those that
     nobody had and this version has no more.
+
+    Raises:
+      RunFolderError: If it cannot be read, or its run is of a kind that this
+        version has no more.
     """
     if not self.config.exists():
       return None
@@ -105,7 +114,11 @@ class RunFolder:
     return saved
 
   def read_config(self) -> Config:
-    """Returns the settings of the run in it, if it is of this version."""
+    """Returns the settings of the run in it, if it is of this version.
+
+    Raises:
+      RunFolderError: If there is none, or it is of an earlier version.
+    """
     saved = self.read_description()
     if saved is None:
       raise RunFolderError(
@@ -123,7 +136,12 @@ class RunFolder:
     return Config(**saved['experiment'])
 
   def read_metrics(self) -> pd.DataFrame:
-    """Returns metrics.csv, without a last line that a crash has cut short."""
+    """Returns metrics.csv, without a last line that a crash has cut short.
+
+    Raises:
+      OSError: If there is none.
+      ValueError: If it is no table.
+    """
     data = self.metrics.read_bytes()
     return pd.read_csv(io.BytesIO(data[: data.rfind(b'\n') + 1]))
 
@@ -206,7 +224,12 @@ class RunFolder:
 
 @contextlib.contextmanager
 def locked(folder: pathlib.Path) -> Iterator[None]:
-  """Holds the lock of a folder, which one program at a time can have."""
+  """Holds the lock of a folder, which one program at a time can have.
+
+  Raises:
+    RunFolderError: If another program has it, or the disk has no locks.
+    OSError: If the folder cannot be written.
+  """
   with open(folder / '.lock', 'w') as lock:
     try:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

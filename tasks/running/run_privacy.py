@@ -35,7 +35,12 @@ class RunPrivacy:
 
   @contextlib.contextmanager
   def open_ledger(self) -> Iterator[privacy.PrivacyLedger | None]:
-    """Opens the ledger, and writes privacy.json at its start and its end."""
+    """Opens the ledger, and writes privacy.json at its start and its end.
+
+    Raises:
+      StorageError: If one cannot be written.
+      DamagedLedgerError: If the ledger is not as it was written.
+    """
     if self.plan is None:
       yield None
       return

@@ -40,6 +40,11 @@ def load(
   Returns:
     An uncompiled model from `x`, as it is in the data, to logits, or to what
     the run's loss takes; call it with `training=False`.
+
+  Raises:
+    ValueError: If there is no such run, it has not ended, its model cannot be
+      built, for example in another folder than the run was started in, or its
+      weights are not those of the model.
   """
   folder = RunFolder(run_dir)
   config = folder.read_config()
