@@ -44,6 +44,7 @@ def find(argument: str, setting: Any) -> Any:
   Raises:
     ValueError: If the name is of another form, or nothing can be imported. The
       message has the place in the user's file.
+    TypeError: If what is imported is no function.
   """
   if not isinstance(setting, str):
     return setting
@@ -59,12 +60,17 @@ def find(argument: str, setting: Any) -> Any:
       if module_name.endswith('.py')
       else importlib.import_module(module_name)
     )
-    return getattr(module, function_name)
+    function = getattr(module, function_name)
   except Exception as e:
     raise ValueError(
       f'`{argument}` must name a function that can be imported, found '
       f'{setting!r}: {_describe(e)}'
     ) from e
+  if not callable(function):
+    raise TypeError(
+      f'`{argument}` must name a function, found {function!r} for {setting!r}.'
+    )
+  return function
 
 
 def call(argument: str, function: Callable, *args: Any, **kwargs: Any) -> Any:

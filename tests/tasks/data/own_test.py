@@ -363,6 +363,8 @@ def arrays(split):
 
 def failing(split):
   return 1 / 0
+
+number = 3
 """
 
 
@@ -390,6 +392,7 @@ def test_a_function_makes_a_task_of_a_split(make):
   [
     ('arrays', _NATURAL, TypeError, 'returns a `tasks.data.task.Task`, fou'),
     ('failing', _NATURAL, ValueError, r'ZeroDivision.*mine.py, line \d+\)'),
+    ('number', _NATURAL, TypeError, 'must name a function, found 3'),
     ('missing', _NATURAL, ValueError, "no attribute 'missing'"),
     ('with_nan', _NATURAL, ValueError, '`x of train` must be finite'),
     (
