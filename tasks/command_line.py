@@ -1,4 +1,4 @@
-"""What the commands have in common: flags, errors in one line, exit codes."""
+"""What the commands have in common: flags, signals, messages in one line."""
 
 import contextlib
 import gc
@@ -21,6 +21,7 @@ _OURS = ('analysis', 'tasks', 'tff_clipping')
 _WRONG_SETTINGS = (TypeError, ValueError, ModuleNotFoundError, flags.Error)
 
 _show_of_python = warnings.showwarning
+_interrupted = False
 
 
 def run(main: Callable[[], int]) -> None:
@@ -54,14 +55,19 @@ def run(main: Callable[[], int]) -> None:
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
   try:
-    code = main()
-  except KeyboardInterrupt:
-    print('Interrupted.', file=sys.stderr)
-    code = 130
-  except (*_WRONG_SETTINGS, OSError) as e:
-    print_error(e)
-    code = 2 if isinstance(e, _WRONG_SETTINGS) else 5
-  sys.exit(code)
+    with _handling_interrupts(_remember):
+      code = main()
+  except (KeyboardInterrupt, Exception) as e:
+    if isinstance(e, KeyboardInterrupt) or _interrupted:
+      print('Interrupted.', file=sys.stderr)
+      code = 130
+    elif isinstance(e, (*_WRONG_SETTINGS, OSError)):
+      print_error(e)
+      code = 2 if isinstance(e, _WRONG_SETTINGS) else 5
+    else:
+      raise
+  # One that `main` took for another error.
+  sys.exit(130 if code and _interrupted else code)
 
 
 class _Output:
@@ -115,26 +121,61 @@ def parse(values: flags.FlagValues, arguments: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-  """Lets a Ctrl-C end the program at once in the body, which imports modules.
+  """Ends the program on a Ctrl-C in the body, as any other Ctrl-C does.
 
-  Modules that are half imported turn Python's exception into others. Programs
-  that handle the signal themselves, or ignore it, are left alone.
+  Python would print where in which module it was, and modules that are half
+  imported turn the exception into others. Programs that handle the signal
+  themselves, or ignore it, are left alone.
 
   Nor does Python look for garbage in the body. Modules make nothing else than
   what stays, and for TensorFlow and TFF the search takes half a second.
   """
-  is_pythons = signal.getsignal(signal.SIGINT) is signal.default_int_handler
   was_enabled = gc.isenabled()
   gc.disable()
-  if is_pythons:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+  try:
+    with _handling_interrupts(_end):
+      yield
+  finally:
+    if was_enabled:
+      gc.enable()
+
+
+def check_interrupted() -> None:
+  """Raises `KeyboardInterrupt` if there was a Ctrl-C that was lost.
+
+  Python drops the exception in a destructor, and TensorFlow makes another one
+  of it.
+  """
+  if _interrupted:
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _handling_interrupts(handler: Callable[..., None]) -> Iterator[None]:
+  """Handles a Ctrl-C in the body, where Python or we would."""
+  previous = signal.getsignal(signal.SIGINT)
+  if previous not in (signal.default_int_handler, _remember):
+    yield
+    return
+  signal.signal(signal.SIGINT, handler)
   try:
     yield
   finally:
-    if is_pythons:
-      signal.signal(signal.SIGINT, signal.default_int_handler)
-    if was_enabled:
-      gc.enable()
+    signal.signal(signal.SIGINT, previous)
+
+
+def _remember(signum: int, frame: Any) -> None:
+  global _interrupted
+  del signum, frame
+  _interrupted = True
+  raise KeyboardInterrupt
+
+
+def _end(signum: int, frame: Any) -> None:
+  del signum, frame
+  print('Interrupted.', file=sys.stderr, flush=True)
+  # Modules that are half imported have nothing to tidy up.
+  os._exit(130)
 
 
 def _open_streams() -> None:

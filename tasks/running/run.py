@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow_federated as tff
 import tqdm
 
-from tasks import algorithms, named_functions
+from tasks import algorithms, command_line, named_functions
 from tasks.config import Config
 from tasks.data import registry
 from tasks.data.partitions import PartitionConfig
@@ -161,6 +161,7 @@ def run(
       kept = client_states.ClientStates(
         folder.client_states, process, task.client_ids
       )
+    command_line.check_interrupted()
 
     # The loop.
     with of_privacy.open_ledger() as ledger:
