@@ -118,8 +118,8 @@ class Config:
   )
   shards_per_client: int = _setting('For --partition=shards.', 2, _at_least(1))
   held_out_clients: int | None = _setting(
-    'Take the examples of so many natural clients, drawn by --seed, who have '
-    'no part in the training, as the test set.',
+    'Take the examples of so many natural clients, who have no part in the '
+    'training and are the same for every --seed, as the test set.',
     None,
     _at_least(1),
   )

@@ -39,7 +39,7 @@ def train(
     **settings: All other settings, by the names of their flags. `model`,
       `aggregator`, `local_step`, `loss` and each of `metrics` may be the
       function, or the loss or metric of Keras, itself. The split is that of the
-      task.
+      task, and so are its held-out clients.
 
   Returns:
     How the run ended.
@@ -59,6 +59,7 @@ def train(
       partition=name if name in PARTITIONS else 'natural',
       num_clients=data.num_clients,
       examples_per_client=None,
+      held_out_clients=data.held_out_clients,
     )
     task = f'python:{data.name}'
   created = config.Config(task=task, output_dir=folder, **split, **settings)

@@ -63,9 +63,9 @@ def create_task(
 ) -> Task:
   """Makes a task of arrays, of which docs/data.md says what they hold.
 
-  Without a test set, a tenth of the examples, drawn at random but always the
-  same, is held out as one. The held-out examples are clients' data: a private
-  run needs a test set of its own.
+  The examples of held-out clients are the test set, in place of a given one.
+  Without either, a tenth of the examples, drawn at random but always the same,
+  is held out. These are clients' data: a private run refuses them.
 
   Args:
     name: What the task is called.
@@ -105,11 +105,12 @@ def create_task(
     must = f'must be given with {" and ".join(needed)}'
     check(argument, holds, must, f'no {" and ".join(missing)}')
   train = _convert('', x, y, client, kinds)
-  is_held_out = x_test is None
+  test = None
+  if x_test is not None:
+    test = _convert('_test', x_test, y_test, client_test, kinds)
+  is_held_out = test is None and split.held_out_clients is None
   if is_held_out:
     train, test = _hold_out(train)
-  else:
-    test = _convert('_test', x_test, y_test, client_test, kinds)
   if all_clients is not None:
     all_clients = client_ids.check('all_clients', all_clients)
     others = sorted({*train.client.tolist()} - {*all_clients.tolist()})
@@ -117,8 +118,14 @@ def create_task(
     is_kind = all_clients.dtype.kind == train.client.dtype.kind
     check('all_clients', is_kind and not others, must, f'none of {others[:3]}')
   client_ids.check_all(
-    train.client, all_clients, None if is_held_out else test.client
+    train.client, all_clients, None if test is None else test.client
   )
+  # Labels that are no classes have nothing that a partition could deal by.
+  partition = split.split(train.y, train.client, all_clients)
+  if split.held_out_clients is not None:
+    test = train.take(partition.held_out)
+  elif not is_held_out and client_test is None:
+    _warn_of_shared_examples(train, test)
   are_of_clients = False
   if num_classes is not None:
     # A file has arrays without dimensions.
@@ -130,10 +137,6 @@ def create_task(
     are_of_clients = bool(test.y.max() + 1 < num_classes)
   if has_padding is not None:
     has_padding = np.asarray(has_padding)[()]
-  if not is_held_out and client_test is None:
-    _warn_of_shared_examples(train, test)
-  # Labels that are no classes have nothing that a partition could deal by.
-  partition = split.split(train.y, train.client, all_clients)
   # Made-up clients have examples of anybody.
   whose = partition.client_ids if split.name == 'natural' else train.client
   return Task(
@@ -171,6 +174,7 @@ def check_task(found: Any, split: PartitionConfig) -> Task:
   for argument, asked, has in (
     ('partition', split.name, found.partition.name),
     ('num_clients', split.num_clients, found.num_clients),
+    ('held_out_clients', split.held_out_clients, found.held_out_clients),
   ):
     must = f'must be what the task was split by, {has}'
     check(argument, asked in (None, 'natural', has), must, asked)

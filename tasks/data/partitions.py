@@ -6,6 +6,7 @@ independently of each other and overlap; the summary says so.
 """
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,6 +37,8 @@ class Partition:
     details: What the partition was asked to do, for the summary.
     parts_owners: Whether the data name the owner of each example, and the
       partition ignores the owners.
+    held_out: int64 [examples] rows of the clients that are held out.
+    config: The settings that made it; `None` for one that a user made.
   """
 
   name: str
@@ -44,6 +47,10 @@ class Partition:
   num_examples: int
   details: str
   parts_owners: bool = False
+  held_out: np.ndarray = dataclasses.field(
+    default_factory=lambda: np.zeros(0, np.int64)
+  )
+  config: 'PartitionConfig | None' = None
 
   @property
   def is_overlapping(self) -> bool:
@@ -97,11 +104,15 @@ class PartitionConfig:
 
   Attributes:
     name: One of `PARTITIONS`.
-    num_clients: N. `None` takes all clients of a natural partition.
+    num_clients: N. `None` takes all clients of a natural partition that are not
+      held out.
     examples_per_client: A client's examples. `None` takes as many as there are
       without overlap. A natural partition has no such setting.
     dirichlet_alpha: The concentration of 'dirichlet', for each class.
     shards_per_client: The shards of a client, for 'shards'.
+    held_out_clients: Of a natural partition, so many clients train nothing, and
+      are the test set: those whose ids have the least digests, for every seed.
+      Adding or removing a client changes at most one of them.
     seed: Decides what is drawn.
 
   Raises:
@@ -114,17 +125,24 @@ class PartitionConfig:
   examples_per_client: int | None = None
   dirichlet_alpha: float = 0.5
   shards_per_client: int = 2
+  held_out_clients: int | None = None
   seed: int = 0
 
   def __post_init__(self):
     argument_checks.check_choice('partition', self.name, tuple(PARTITIONS))
-    optional = {'examples_per_client'}
+    optional = {'examples_per_client', 'held_out_clients'}
     if self.name == 'natural':
       optional.add('num_clients')
       size = self.examples_per_client
       must = 'must not be given for the natural partition'
       check('examples_per_client', size is None, must, size)
-    for name in ('num_clients', 'examples_per_client', 'shards_per_client'):
+    elif self.held_out_clients is not None:
+      must = 'must be given for the natural partition only'
+      check('held_out_clients', False, must, self.name)
+    for name in (
+      *('num_clients', 'examples_per_client', 'shards_per_client'),
+      'held_out_clients',
+    ):
       value = getattr(self, name)
       if value is not None or name not in optional:
         # A partition is drawn client by client, in memory.
@@ -180,6 +198,7 @@ class PartitionConfig:
       num_examples=len(labels),
       details=details.format(self),
       parts_owners=owners is not None,
+      config=self,
     )
 
   def _largest_size(self, num_examples: int) -> int:
@@ -204,21 +223,42 @@ class PartitionConfig:
     groups = np.split(
       np.argsort(owner_of, kind='stable'), np.cumsum(sizes)[:-1]
     )
-    taken = np.arange(len(names))
+    details = 'natural'
+    kept, held_out = np.arange(len(names)), []
+    if self.held_out_clients is not None:
+      count = self.held_out_clients
+      must = f'must be fewer than the {len(names)} natural clients of the data'
+      check('held_out_clients', count < len(names), must, count)
+      by_digest = np.argsort([_digest(str(name)) for name in names])
+      kept, held_out = np.sort(by_digest[count:]), by_digest[:count]
+      has_examples = sizes[held_out].any()
+      check('held_out_clients', has_examples, 'must have an example', 'none')
+      details += f', {count} clients held out'
+    taken = kept
     if self.num_clients is not None:
-      must = f'must be at most the {len(names)} natural clients of the data'
-      holds = self.num_clients <= len(names)
+      must = f'must be at most the {len(kept)} natural clients that can train'
+      holds = self.num_clients <= len(kept)
       check('num_clients', holds, must, self.num_clients)
       rng = np.random.default_rng([self.seed, PARTITIONS['natural'][0]])
-      taken = np.sort(rng.permutation(len(names))[: self.num_clients])
-    share = f', {len(taken)} of {len(names)} clients'
+      taken = np.sort(rng.permutation(kept)[: self.num_clients])
+    if len(taken) < len(kept):
+      details += f', {len(taken)} of {len(kept)} clients'
     return Partition(
       name='natural',
       indices=tuple(groups[i] for i in taken),
       client_ids=tuple(str(names[i]) for i in taken),
       num_examples=len(owners),
-      details='natural' + (share if len(taken) < len(names) else ''),
+      details=details,
+      held_out=np.flatnonzero(np.isin(owner_of, held_out)),
+      config=self,
     )
+
+
+def _digest(client_id: str) -> bytes:
+  """Returns bytes that look random, and are a function of the id alone."""
+  return hashlib.blake2b(
+    client_id.encode(), digest_size=16, person=b'held out'
+  ).digest()
 
 
 def _draw_iid(

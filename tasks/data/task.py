@@ -12,9 +12,6 @@ from tasks.checks import check
 from tasks.data.partitions import Partition
 from tff_clipping.programs.clients import client_store
 
-# The part of the seed of the clients that are held out.
-_HELD_OUT = 100
-
 
 class DataWarning(UserWarning):
   """The data may not be what was meant."""
@@ -127,6 +124,12 @@ class Task:
     return len(self.partition.indices)
 
   @property
+  def held_out_clients(self) -> int | None:
+    """Number of clients that are the test set; `None` if none are."""
+    config = self.partition.config
+    return None if config is None else config.held_out_clients
+
+  @property
   def input_shape(self) -> tuple[int, ...]:
     """Shape of one example's `x`."""
     return self.train['x'].shape[1:]
@@ -180,43 +183,6 @@ class Task:
       (key, value[rows]) for key, value in self.test.items()
     )
     return dataclasses.replace(self, test=test)
-
-  def with_held_out_clients(self, count: int, seed: int) -> 'Task':
-    """Returns the task with `count` of its clients as the test set.
-
-    They take no part in the training: evaluating on their examples tells of no
-    client that does. They are drawn at random, and the others keep their order.
-
-    Raises:
-      ValueError: If the clients are not those of the data, or `count` is not at
-        least 1 and fewer than all.
-    """
-    is_natural = self.partition.name == 'natural'
-    must = 'must be given for the natural partition only'
-    check('held_out_clients', is_natural, must, self.partition.name)
-    must = f'must be fewer than the {self.num_clients} clients that there are'
-    check('held_out_clients', 1 <= count < self.num_clients, must, count)
-    rng = np.random.default_rng([seed, _HELD_OUT])
-    order = rng.permutation(self.num_clients)
-    held_out, kept = np.sort(order[:count]), np.sort(order[count:])
-    indices, ids = self.partition.indices, self.client_ids
-    rows = np.concatenate([indices[i] for i in held_out])
-    partition = dataclasses.replace(
-      self.partition,
-      indices=tuple(indices[i] for i in kept),
-      client_ids=tuple(ids[i] for i in kept),
-      details=f'{self.partition.details}, {count} clients held out',
-    )
-    test = collections.OrderedDict(
-      (key, value[rows]) for key, value in self.train.items()
-    )
-    return dataclasses.replace(
-      self,
-      partition=partition,
-      test=test,
-      test_is_held_out=False,
-      test_is_of_clients=False,
-    )
 
   def write_client_store(
     self, cache_dir: str | os.PathLike

@@ -237,14 +237,13 @@ def _read_task(
         examples_per_client=config.examples_per_client,
         dirichlet_alpha=config.dirichlet_alpha,
         shards_per_client=config.shards_per_client,
+        held_out_clients=config.held_out_clients,
         seed=config.seed,
       ),
       data_dir=config.data_dir,
       kinds=objective.kinds,
     )
   objective.check_task(task)
-  if config.held_out_clients is not None:
-    task = task.with_held_out_clients(config.held_out_clients, config.seed)
   if algorithms.is_private(config) and task.test_is_held_out:
     raise ValueError(
       f'`task` must have a test set of its own for {config.algorithm}, found '

@@ -100,6 +100,78 @@ def test_what_is_read_from_the_clients_is_known(
   assert created.num_classes == changes.get('num_classes', 4)
 
 
+def _hold_out(count=2, num_clients=None, seed=0, **changes):
+  """Returns a task of 5 clients, of whom some are the test set."""
+  split = PartitionConfig(
+    *('natural',),
+    num_clients=num_clients,
+    held_out_clients=count,
+    seed=seed,
+  )
+  arrays = dict(x=np.arange(40.0)[:, None], x_test=None, y_test=None)
+  return own.create_task('mine', split, **_arrays(**arrays | changes))
+
+
+def _examples(created):
+  """Returns the examples of each client, and those of the test set."""
+  partition, x = created.partition, created.train['x'][:, 0]
+  found = {
+    client_id: x[rows].tolist()
+    for client_id, rows in zip(
+      partition.client_ids, partition.indices, strict=True
+    )
+  }
+  return found | {'test': created.test['x'][:, 0].tolist()}
+
+
+def test_held_out_clients_are_the_test_set_and_nothing_else_is():
+  created = _hold_out()
+  found = _examples(created)
+  assert len(found) == 3 + 1
+  assert sorted(sum(found.values(), [])) == list(range(40))
+  assert not created.test_is_held_out
+  assert created.held_out_clients == 2
+  # They are the same whatever the seed is and however many train.
+  for seed in range(5):
+    fewer = _examples(_hold_out(num_clients=2, seed=seed))
+    assert len(fewer) == 2 + 1
+    assert fewer.items() <= found.items()
+  # In place of the clients' own test examples.
+  x_test = np.full([8, 1], 99.0)
+  given = dict(x_test=x_test, y_test=np.zeros(8, int))
+  replaced = _hold_out(**given, client_test=np.arange(8))
+  assert not replaced.test_is_of_clients
+  assert _examples(replaced) == found
+
+
+def test_a_client_who_leaves_changes_one_held_out_client_at_most():
+  client = np.arange(40) % 20
+  whole = _examples(_hold_out(5, client=client))
+  others = []
+  for left in range(20):
+    rows = client != left
+    x, y = np.arange(40.0)[rows, None], np.zeros(38, int)
+    found = _examples(
+      _hold_out(5, x=x, y=y, client=client[rows], num_classes=2)
+    )
+    # Each has two examples, and one who trains in both trains on the same.
+    others.append(len({*found['test']} - {*whole['test']}))
+    assert others[-1] == (0 if str(left) in whole else 2)
+    same = {*found} & {*whole} - {'test'}
+    assert all(found[client_id] == whole[client_id] for client_id in same)
+    assert len(same) >= 14
+  assert sorted(others) == [0] * 15 + [2] * 5
+
+
+def test_a_class_that_only_training_clients_have_is_known():
+  client = np.arange(40) % 5
+  trained = [int(client_id) for client_id in _hold_out().client_ids]
+  for only, is_known in ((trained, True), ({*range(5)} - {*trained}, False)):
+    created = _hold_out(y=np.isin(client, list(only)).astype(int))
+    assert created.num_classes == 2
+    assert created.classes_are_of_clients == is_known
+
+
 @pytest.mark.parametrize('num_shared', [3, 2])
 def test_a_test_set_of_training_examples_is_warned_of(recwarn, num_shared):
   x_test = np.random.default_rng(1).normal(size=(20, 3))
@@ -378,11 +450,13 @@ def _make(tmp_path):
 
 
 _TWO = PartitionConfig('iid', num_clients=2)
+_HELD_OUT = PartitionConfig('natural', held_out_clients=1)
 
 
 def test_a_function_makes_a_task_of_a_split(make):
   assert make('good').client_ids == ('a', 'b', 'c')
   assert make('good', _TWO).num_clients == 2
+  assert make('good', _HELD_OUT).num_clients == 2
   # A natural one is the function's to choose.
   assert make('with_two_clients').num_clients == 2
 
@@ -398,6 +472,10 @@ def test_a_function_makes_a_task_of_a_split(make):
     (
       *('with_two_clients', PartitionConfig('shards', num_clients=2)),
       *(ValueError, '`partition` must be .* iid, found'),
+    ),
+    (
+      *('with_two_clients', _HELD_OUT),
+      *(ValueError, '`held_out_clients` must be .* None, found 1'),
     ),
     (
       *('with_two_clients', PartitionConfig('iid', num_clients=3)),

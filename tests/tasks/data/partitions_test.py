@@ -292,6 +292,10 @@ _ROWS = np.repeat(np.arange(10), 60)
       *('natural', _ROWS, dict(examples_per_client=5)),
       '`examples_per_client` must not be given',
     ),
+    (
+      *('iid', _ROWS, dict(held_out_clients=1)),
+      '`held_out_clients` must be given for the natural partition only',
+    ),
   ],
 )
 def test_a_split_that_cannot_be_is_refused(name, labels, settings, words):
