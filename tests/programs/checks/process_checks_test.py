@@ -2,12 +2,16 @@
 
 import collections
 import dataclasses
+import types
 
+import ml_dtypes
+import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.programs import small_program
+from tests.programs import noised_scalar, small_program
+from tests.programs.counted_rounds import Output, Run
 from tff_clipping import aggregators, learning, privacy
 from tff_clipping.programs.checks import process_checks
 
@@ -60,6 +64,68 @@ def test_clients_keep_something_where_it_costs_nothing():
   )
   for process in (_our_fed_avg(learning.steps.Sgd()), stock):
     process_checks.check_process(process, fixed_size)
+
+
+def _check_work(**kept):
+  state = tff.StructWithPythonType([('client_work', kept)], dict)
+  process_checks.check_process(
+    types.SimpleNamespace(
+      state_type=tff.FederatedType(state, tff.SERVER), next=None
+    ),
+    _PLAN,
+  )
+
+
+@pytest.mark.parametrize(
+  'dtype',
+  [np.float32, ml_dtypes.bfloat16, np.complex64, np.int32, np.bool_, np.str_],
+)
+def test_work_that_keeps_a_vector_is_refused(dtype):
+  with pytest.raises(ValueError, match='no second aggregate'):
+    _check_work(kept=tff.TensorType(dtype, [2]))
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.complex64, np.bool_])
+def test_work_that_keeps_a_scalar_is_refused(dtype):
+  # As that of Mime does for a model of scalars.
+  with pytest.raises(ValueError, match='no second aggregate'):
+    _check_work(optimizer={'learning_rate': np.float32, 'accumulator': dtype})
+
+
+def test_work_that_keeps_rounds_and_hyperparameters_is_not_refused():
+  adam = dict.fromkeys(['learning_rate', 'beta_1', 'epsilon'], np.float32)
+  _check_work(round_num=np.int32, optimizer=adam)
+
+
+def _state(work, untrained=0.0):
+  weights = tff.learning.models.ModelWeights([0.0], [np.float32(untrained)])
+  return tff.learning.templates.LearningAlgorithmState(
+    weights, distributor=(), client_work=work, aggregator=(), finalizer=()
+  )
+
+
+@pytest.mark.parametrize(
+  'after',
+  [
+    _state({'round_num': 4, 'learning_rate': 0.1}, untrained=1e6),
+    _state({'round_num': 1000, 'learning_rate': 0.1}),
+    _state({'round_num': 4, 'learning_rate': 1e6}),
+  ],
+)
+def test_a_round_that_changes_what_is_not_trained_is_charged_nothing(
+  after, tmp_path
+):
+  run = Run(tmp_path / 'run')
+  metrics = collections.OrderedDict(aggregator=noised_scalar.measured(run.plan))
+  before = _state({'round_num': 3, 'learning_rate': 0.1})
+  with pytest.raises(ValueError, match='nothing is charged'):
+    run.round(1, before, lambda *_: Output(after, metrics))
+  assert not run.ledger.num_releases
+  assert not run.store.rounds()
+  counted = _state({'round_num': 4, 'learning_rate': 0.1})
+  run.round(1, before, lambda *_: Output(counted, metrics))
+  assert run.ledger.num_releases == 1
+  run.kill()
 
 
 def _model_with(layer):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
+import tree
 
 from tff_clipping.privacy import BasePlan
 from tff_clipping.programs.clients import client_states
@@ -17,8 +18,12 @@ from tff_clipping.programs.clients import client_states
 # What the clients' work of `tff_clipping.learning`, and of no other process,
 # keeps to measure angles, a model that was released, and what it makes of
 # releases for clients that keep something.
-_RELEASED = 'previous_model'
-_MADE_OF_RELEASES = 'made_of_releases'
+_OF_RELEASES = frozenset(['previous_model', 'made_of_releases'])
+# Scalars that the optimizers of TFF keep, and that no round changes.
+_HPARAMS = frozenset(
+  ['learning_rate', 'momentum', 'decay', 'beta_1', 'beta_2', 'epsilon']
+  + ['weight_decay']
+)
 # Under these, what a client keeps costs nothing: the cohorts are public, or
 # each client joins by coins that no other client's depend on.
 _SAMPLINGS_TO_KEEP_UNDER = ('poisson', 'none', 'min_separation')
@@ -48,17 +53,13 @@ def check_process(
       f'{type(process).__name__}.'
     )
   state = process.state_type.member
-  # Scalars are learning rates and rounds.
   work = getattr(state, 'client_work', None)
-  if any(
-    np.issubdtype(kept.dtype, np.floating) and len(kept.shape)
-    for kept in _tensors(work)
-  ):
+  if not all(_may_be_public(name, kept) for name, kept in _fields(work)):
     raise ValueError(
       "`process` must keep no second aggregate of the clients' data, for which "
       "the plan does not charge, found the state of the clients' work "
-      f'{work}: whether its arrays come from clients, no type tells. Constants '
-      'belong into the computation, not into the state.'
+      f'{work}: whether its numbers come from clients, no type tells. '
+      'Constants belong into the computation, not into the state.'
     )
   # What a client keeps tells in which rounds it took part, and so may what it
   # sends. Where each client joins by coins of its own, they are coins of one
@@ -102,13 +103,53 @@ def check_client_value(
     )
 
 
+def check_round(before: Any, after: Any) -> None:
+  """Raises if a round changed more of a state than the plan charges for.
+
+  The untrained variables of the model and the hyperparameters of the clients'
+  work stay as they were, and integers of the work count the rounds: all else
+  could be an exact figure of the clients.
+
+  Args:
+    before: The state of a learning process before the round.
+    after: Its state after the round.
+
+  Raises:
+    ValueError: If the state has something else.
+  """
+  for (path, old), (_, new) in zip(
+    _constants(before), _constants(after), strict=True
+  ):
+    is_counter = path[0] == 'client_work' and old.dtype.kind in 'iu'
+    expected = old + 1 if is_counter else old
+    if not np.array_equal(expected, new, equal_nan=old.dtype.kind == 'f'):
+      raise ValueError(
+        '`process` must leave the untrained variables of its model, and the '
+        "constants of the clients' work, as they were: no plan charges for a "
+        f'change of them, found one of {"/".join(map(str, path))}. '
+        'The round is not released, and nothing is charged.'
+      )
+
+
+def _constants(state: Any) -> Iterator[tuple[tuple, np.ndarray]]:
+  """Yields what `check_round` compares in a state, with its path."""
+  model = getattr(state, 'global_model_weights', None)
+  kept = {
+    'client_work': getattr(state, 'client_work', ()),
+    'non_trainable': getattr(model, 'non_trainable', ()),
+  }
+  for path, leaf in tree.flatten_with_path(kept):
+    if _OF_RELEASES.isdisjoint(path):
+      yield path, np.asarray(leaf)
+
+
 def _warn_of_untrained(state: tff.Type) -> None:
   work = getattr(state, 'client_work', None)
-  if work is not None and hasattr(work, _RELEASED):
+  if work is not None and hasattr(work, 'previous_model'):
     # It refuses a model whose steps would change them.
     return
   model = getattr(state, 'global_model_weights', None)
-  variables = list(_tensors(getattr(model, 'non_trainable', tff.to_type([]))))
+  variables = list(_fields(getattr(model, 'non_trainable', None)))
   if variables:
     warnings.warn(
       f'`process` has a model with {len(variables)} variables that no client '
@@ -119,11 +160,23 @@ def _warn_of_untrained(state: tff.Type) -> None:
     )
 
 
-def _tensors(kept: tff.Type | None) -> Iterator[tff.TensorType]:
-  """Yields the tensors of a state, but for what comes from releases."""
-  if isinstance(kept, tff.TensorType):
-    yield kept
-  elif isinstance(kept, tff.StructType):
-    for name, element in tff.structure.iter_elements(kept):
-      if name not in (_RELEASED, _MADE_OF_RELEASES):
-        yield from _tensors(element)
+def _may_be_public(name: str, kept: tff.Type) -> bool:
+  """Returns whether a field of a state is a scalar that counts or stays.
+
+  `check_round` finds out whether it does.
+  """
+  if not isinstance(kept, tff.TensorType) or kept.shape != ():
+    return False
+  return np.issubdtype(kept.dtype, np.integer) or name in _HPARAMS
+
+
+def _fields(
+  kept: tff.Type | None, name: str = ''
+) -> Iterator[tuple[str, tff.Type]]:
+  """Yields the fields of a state, but for what is made of releases."""
+  if isinstance(kept, tff.StructType):
+    for inner, element in tff.structure.iter_elements(kept):
+      if inner not in _OF_RELEASES:
+        yield from _fields(element, inner or '')
+  elif kept is not None:
+    yield name, kept

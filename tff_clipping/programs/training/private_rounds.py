@@ -39,7 +39,11 @@ from tff_clipping.privacy.ledger.ledger import (
   PrivacyLedger,
   RoundChargedError,
 )
-from tff_clipping.programs.checks import cohort_checks, records
+from tff_clipping.programs.checks import (
+  cohort_checks,
+  process_checks,
+  records,
+)
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.clients.client_states import ClientStates
 from tff_clipping.programs.training import interruption, round_metrics
@@ -272,7 +276,8 @@ def run_private_round(
       asynchronous context. Nothing was charged.
     ValueError: If the sampler is not that of the ledger's plan, or draws what
       no such sampler would; if the record of the aggregator's mechanism is not
-      that of the plan; if the state has the noise of another round; or if,
+      that of the plan; if the round has changed variables of the model that
+      no client trains; if the state has the noise of another round; or if,
       under correlated noise or random allocation, the cohorts are not those of
       the rounds before. Nothing was charged.
     RoundChargedError: If the round was charged already, or the state is older
@@ -317,6 +322,7 @@ def run_private_round(
   position.checks.check(round_num, cohort)
   output = next_fn(state, cohort)
   _check_values(output)
+  process_checks.check_round(state, output.state)
   if records.check_mechanism(output.metrics, ledger.plan) is None:
     with _writing():
       ledger.add_caveats([records.UNCHECKED])
