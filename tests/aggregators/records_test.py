@@ -229,13 +229,20 @@ def _canaries():
     lambda inner: aggregators.transformed_factory(
       inner, before=tf.sign, after=lambda x: 2 * x
     ),
-    lambda inner: aggregators.add_canary_products(inner, _canaries()),
     tff.aggregators.concat_factory,
   ],
 )
 def test_who_vouches_for_a_record_passes_it_on(wrap):
   measured = run(wrap(_dp_mean()), _ONES, _VECTOR).measurements
   assert Mechanism.from_json(measured[MECHANISM]) == _expected(public=_USUAL)
+
+
+def test_products_of_canaries_are_in_the_record():
+  audited = aggregators.add_canary_products(_dp_mean(), _canaries())
+  measured = run(audited, _ONES, _VECTOR).measurements
+  assert Mechanism.from_json(measured[MECHANISM]) == _expected(
+    public=('canary_products', *_USUAL)
+  )
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import asyncio
 import collections
 import functools
 import gc
+import json
 import shutil
 import signal
 
@@ -220,7 +221,11 @@ class _Audited:
   def next(self, state, values):
     output = self._process.next(state, values)
     weight = self.get_model_weights(output.state).trainable[0]
-    output.metrics['aggregator']['canary_products'] = weight * np.ones(2)
+    measured = output.metrics['aggregator']
+    measured['canary_products'] = weight * np.ones(2)
+    record = json.loads(measured['mechanism'])
+    record['public'].append('canary_products')
+    measured['mechanism'] = json.dumps(record)
     return output
 
 

@@ -137,6 +137,21 @@ def test_a_record_that_is_not_the_plans_is_charged_nothing(run, record):
   assert (run.ledger.num_releases, run.ledger.caveats) == (0, ())
 
 
+@pytest.mark.parametrize('name', ['clipping_norm', 'canary_products'])
+def test_a_figure_under_a_public_name_is_not_released(run, name):
+  # As `tff.aggregators.add_measurements` around a private mean has it.
+  exact = np.full([2] if name == 'canary_products' else [], 1e6, np.float32)
+  metrics = _under('aggregator')
+  metrics['aggregator'][name] = exact
+  if name == 'clipping_norm':
+    with pytest.raises(ValueError, match='another figure.*nothing is charged'):
+      _round(run, metrics)
+    assert not run.ledger.num_releases
+    return
+  _round(run, metrics)
+  assert run.store.outcomes()[-1].released == {'aggregator/clipping_norm': 0.5}
+
+
 def test_one_round_without_a_record_is_enough(run):
   for i, name in enumerate(('aggregator', 'client_work', 'aggregator')):
     _round(run, _under(name), i + 1)

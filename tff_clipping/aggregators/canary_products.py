@@ -23,12 +23,11 @@ def add_canary_products(
   For an audit: canaries are clients of the cohort that send their directions
   and pass through all of `inner_agg_factory`. Put this factory outside all
   others: it measures the result, at the SERVER, before any server optimizer.
-  The result and the state of
-  `inner_agg_factory` do not change.
+  The result and the state of `inner_agg_factory` do not change.
 
-  A product is a function of the result alone, so that it reveals no more than
-  the result, and the record of a mechanism inside holds. The directions reveal
-  more: keep the canaries' seed as secret as the data.
+  A product is a function of the result alone and reveals no more than it does:
+  the record of a mechanism inside holds, and lists the products. The directions
+  reveal more: keep the canaries' seed as secret as the data.
 
   Measurements, in one `OrderedDict` with those of `inner_agg_factory`, which
   are under the name `inner` if they are not named:

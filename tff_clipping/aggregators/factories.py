@@ -114,8 +114,8 @@ def measuring_factory(
   Measurements without names get the name `inner`. `build` takes the type of the
   values and returns two functions. One makes of the values and the result what
   is measured, a value at the server. The other, of TensorFlow, returns the
-  measurements by name. `keeps_record` tells whether the record of a mechanism
-  still holds.
+  measurements by name. `keeps_record` tells whether they are functions of the
+  result alone: then the record of a mechanism still holds, and lists them.
   """
 
   def build_around(value_type, create_inner):
@@ -135,9 +135,14 @@ def measuring_factory(
           joined.update(measurements)
         elif tf.nest.flatten(measurements):
           joined['inner'] = measurements
-        if not keeps_record:
-          joined.pop(MECHANISM, None)
-        joined.update(measure(seen))
+        record = joined.pop(MECHANISM, None)
+        more = measure(seen)
+        if keeps_record and record is not None:
+          # A record has one list, that of the public names.
+          names = ''.join(f'"{name}", ' for name in more)
+          record = tf.strings.regex_replace(record, r'\["', f'[{names}"')
+          joined[MECHANISM] = record
+        joined.update(more)
         return joined
 
       return tff.templates.MeasuredProcessOutput(

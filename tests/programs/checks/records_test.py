@@ -19,6 +19,7 @@ _PLAN = privacy.PrivacyPlan(
   target_delta=1e-3,
   noise_multiplier=1.0,
 )
+_NOISE = _PLAN.aggregator_parameters._asdict()
 _FIXED_SIZE = dataclasses.replace(_PLAN, sampling='fixed_size')
 _STRATEGY = privacy.blt_strategy(
   num_rounds=8, participation=privacy.Participation(min_separation=3)
@@ -136,3 +137,26 @@ def test_the_type_tells_whether_there_is_a_record():
   assert not records.has_record(clipped.create(vector))
   inside = aggregators.difference_clipping_factory(1.0, private)
   assert not records.has_record(inside.create(vector))
+
+
+_AGGREGATORS = {
+  'adaptive': aggregators.adaptive_dp_mean_factory(
+    initial_clipping_norm=0.5, below_count_stddev=2.0, **_NOISE
+  ),
+  'distributed': aggregators.distributed_gaussian_mean_factory(
+    clipping_norm=0.5, **_NOISE
+  ),
+}
+
+
+@pytest.mark.parametrize('name', _AGGREGATORS)
+@pytest.mark.parametrize('figure', ['clipping_norm', 'noise_stddev'])
+def test_a_figure_under_the_name_of_another_is_refused(name, figure):
+  process = _AGGREGATORS[name].create(tff.TensorType(np.float32, [3]))
+  clients = [np.ones(3, np.float32)] * 8
+  output = process.next(process.initialize(), clients)
+  metrics = collections.OrderedDict(aggregator=output.measurements)
+  assert records.check_mechanism(metrics, _FIXED_SIZE) is not None
+  metrics['aggregator'][figure] *= 2
+  with pytest.raises(ValueError, match=f'measure the `{figure}`|`noise_stddev'):
+    records.check_mechanism(metrics, _FIXED_SIZE)

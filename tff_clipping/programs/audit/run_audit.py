@@ -23,8 +23,8 @@ from tff_clipping.programs.audit.canary_clients import CanarySampler, canary_ids
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
 from tff_clipping.programs.training import watchers
 
-# The path of the measurement of `add_canary_products`.
-_PRODUCTS = 'aggregator/canary_products'
+# The measurement of `add_canary_products`.
+_PRODUCTS = 'canary_products'
 
 
 class RunAudit(watchers.RoundWatcher):
@@ -84,8 +84,13 @@ class RunAudit(watchers.RoundWatcher):
     """Keeps the initial model or a release; see the base class."""
     if done.round_num == 0:
       self.record_model(0, done.model.trainable)
-    elif _PRODUCTS in done.released:
-      self.record_release(done.round_num, np.asarray(done.released[_PRODUCTS]))
+      return
+    products = done.released.get(f'aggregator/{_PRODUCTS}')
+    if products is None and done.work:
+      # Without a record they are not released, but an audit sees the clients.
+      products = done.work.measured.get('aggregator', {}).get(_PRODUCTS)
+    if products is not None:
+      self.record_release(done.round_num, np.asarray(products))
 
   def record_release(self, round_num: int, products: np.ndarray) -> None:
     """Keeps the release of a round.

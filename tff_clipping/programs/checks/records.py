@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
+from tff_clipping import adaptive_noise
 from tff_clipping.aggregators import server_noise
-from tff_clipping.mechanism import MECHANISM, Mechanism
+from tff_clipping.mechanism import ADAPTS, MECHANISM, Mechanism
 from tff_clipping.privacy import BasePlan, CorrelatedNoisePlan, PrivacyPlan
 
 # The caveat of a run whose aggregator has no record.
@@ -20,6 +21,8 @@ UNCHECKED = (
 # Both noise multipliers went through the same arithmetic, perhaps on different
 # processors.
 _TOLERANCE = 1e-9
+# c of all tensors, or of each.
+_NORMS = ('clipping_norm', 'clipping_norms')
 _NOTHING_IS_CHARGED = 'The round is not released, and nothing is charged.'
 
 
@@ -62,14 +65,15 @@ def check_mechanism(metrics: Any, plan: BasePlan) -> Mechanism | None:
   of correlated noise must be equal. If clients add the noise, the plan's
   cohorts must lie within the bounds of the record; for noise in integers the
   accountant must be 'rdp', since nobody has proved 'pld' for it. A plan has no
-  clipping norm.
+  clipping norm: c and the noise that were measured are compared with the
+  record, as somebody else's figures may have taken their names.
 
   Args:
     metrics: The metrics of a learning process in a round.
     plan: The plan that charges for the round.
 
   Raises:
-    ValueError: If the record differs from the plan.
+    ValueError: If the record differs from the plan, or from what is public.
   """
   try:
     record = read_mechanism(metrics)
@@ -97,6 +101,7 @@ def check_mechanism(metrics: Any, plan: BasePlan) -> Mechanism | None:
         'the ledger; one that was optimised anew is another',
       )
   _check_bounds(record, plan)
+  _check_public(record, metrics['aggregator'])
   return record
 
 
@@ -121,6 +126,39 @@ def _check_bounds(record: Mechanism, plan: BasePlan) -> None:
     raise _other('min_clients', f'at most {least}', record.min_clients)
   if record.max_clients < largest:
     raise _other('max_clients', f'at least {largest}', record.max_clients)
+
+
+def _check_public(record: Mechanism, measured: Mapping[str, Any]) -> None:
+  """Raises if another figure is measured under the name of c or the noise."""
+  public = {
+    name: float(np.linalg.norm(np.asarray(measured[name], np.float64)))
+    for name in (*_NORMS, 'noise_stddev', 'bits_noise_stddev')
+    if name in record.public and name in measured
+  }
+  c: Any = record.clipping_norm
+  z, tolerance = record.noise_multiplier, 1e-6
+  if record.kind == 'distributed':
+    # On a grid of integers, c is a little larger.
+    c = public.get('clipping_norm', c)
+    z *= math.sqrt((record.max_clients or 1) / (record.min_clients or 1))
+  elif c == ADAPTS:
+    if not {'clipping_norm', 'bits_noise_stddev'} <= public.keys():
+      return
+    c = public['clipping_norm']
+    z = adaptive_noise.split_noise_multiplier(
+      noise_multiplier=z, below_count_stddev=public['bits_noise_stddev']
+    )
+    # The noise is larger where it pays for the rounding of a secure sum.
+    tolerance = 0.05
+  expected = {**dict.fromkeys(_NORMS, c), 'noise_stddev': z * c}
+  for name, value in expected.items():
+    found = public.get(name, value)
+    if not math.isclose(found, value, rel_tol=tolerance):
+      raise ValueError(
+        f'`aggregator` must measure the `{name}` of its mechanism record, '
+        f'{value:g}, found {found:g}: another figure has taken the name. '
+        f'{_NOTHING_IS_CHARGED}'
+      )
 
 
 def _other(name: str, expected: Any, found: Any) -> ValueError:

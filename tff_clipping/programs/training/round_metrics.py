@@ -16,8 +16,6 @@ SUMMARY = (
   'update_norm_max',
   'clipped_fraction',
 )
-# What `add_canary_products` measures of the release, for an audit.
-_CANARY_PRODUCTS = ('aggregator', 'canary_products')
 
 
 def flatten_metrics(
@@ -47,10 +45,10 @@ def flatten_metrics(
 def released_values(metrics: Any) -> dict[str, float | list[float]]:
   """Returns what a private process measured and may be released, for JSON.
 
-  These are what the record of the mechanism lists, numbers and vectors, and
-  the products of an audit; by their paths.
+  These are what the record of the mechanism lists, numbers and vectors; by
+  their paths.
   """
-  public = {*_public_paths(metrics), _CANARY_PRODUCTS}
+  public = _public_paths(metrics)
   return {
     _name(path): (
       float(value.item())
