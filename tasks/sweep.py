@@ -10,7 +10,8 @@ A grid file has a flag of `tasks.train` on each line, with the values to try:
 
 Flags on the command line are common to all runs. Each run gets a folder in DIR
 that is named after its values. The same command skips the runs that have ended
-and continues the one that was stopped. DIR/report has the report of all.
+and continues the one that was stopped. DIR/report has the report of all runs in
+DIR, those of earlier grids too.
 
 Exit codes: 0 all runs ended (finished, diverged or with their budget spent),
 1 a run failed, 2 wrong flags of any run, before the first begins, 5 a file
@@ -103,7 +104,7 @@ def run_all(planned: Mapping[str, Sequence[str]], folder: pathlib.Path) -> int:
   folder.mkdir(parents=True, exist_ok=True)
   with locked(folder):
     code = _run_each(runs)
-    _report(runs, folder)
+    _report(folder)
     return code
 
 
@@ -169,8 +170,14 @@ def _run_each(runs: Mapping[RunFolder, list[str]]) -> int:
   return code
 
 
-def _report(runs: Mapping[RunFolder, Any], folder: pathlib.Path) -> None:
-  """Prints the table of the report of all runs, and what they cost together."""
+def _report(folder: pathlib.Path) -> None:
+  """Prints the table of the report of all runs, and what they cost together.
+
+  The runs of other grids in the folder count too.
+  """
+  runs = [
+    RunFolder(path.parent) for path in sorted(folder.glob('*/config.json'))
+  ]
   begun = [str(run.path) for run in runs if run.metrics.exists()]
   if not begun:
     return

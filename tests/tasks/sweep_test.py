@@ -5,10 +5,13 @@ import signal
 import pandas as pd
 import pytest
 
+from tasks import config
 from tasks.running.folder import RunFolder
 from tests import processes
+from tests.analysis import run_folders
+from tests.privacy.ledgers import charge
 from tests.tasks import train_command
-from tests.tasks.small_runs import FED_AVG, run_small
+from tests.tasks.small_runs import DP_FED_AVG, FED_AVG, run_small
 
 _GRID = """
 # A comment.
@@ -59,6 +62,29 @@ def test_a_bad_grid_is_refused_before_any_run(tmp_path, grid, line, words):
   assert len(errors.splitlines()) == 1
   assert words in errors
   assert not (tmp_path / 'runs').exists()
+
+
+def test_the_runs_of_an_earlier_grid_are_reported_and_count(tmp_path):
+  runs = tmp_path / 'runs'
+  for name, local_steps in (('earlier', 1), ('run', 2)):
+    settings = config.Config(**DP_FED_AVG | dict(local_steps=local_steps))
+    path = run_folders.write_run(
+      runs / name,
+      privacy=run_folders.PRIVACY,
+      **settings.to_json(),
+    )
+    run = RunFolder(path)
+    run.result.write_text('{}')
+    charge(run.ledger, [1, 2])
+  grid = tmp_path / 'grid'
+  flags = DP_FED_AVG | dict(local_steps=2)
+  grid.write_text('\n'.join(f'--{name}={x}' for name, x in flags.items()))
+  code, output, errors = _sweep(grid, runs)
+  assert (code, errors) == (0, '')
+  assert '[1/1] run: done before' in output
+  # Below the heading and its line.
+  assert output.count('\n| ') == 2 + 2
+  assert 'the 4 releases of 2 runs' in output
 
 
 @pytest.mark.slow
