@@ -10,6 +10,7 @@ import numpy as np
 from tasks.config import Config
 from tasks.running.folder import RunFolder
 from tff_clipping import privacy
+from tff_clipping.privacy.ledger import spending
 
 # Settings on which the norms of updates depend.
 _NORMS_DEPEND_ON = (
@@ -36,15 +37,18 @@ class Source(NamedTuple):
     exact: From what exact figure of the clients' data; `None` if from none.
     ledger: The ledger of the private run that it comes from; `None` if it does
       not.
+    run_id: Which run that is, as its ledger has it; `None` in config.json of an
+      earlier version.
   """
 
   norm: float
   exact: str | None = None
   ledger: str | None = None
+  run_id: str | None = None
 
   def to_json(self) -> dict[str, Any]:
     """Returns what config.json has of it; c itself is among the settings."""
-    return {'exact': self.exact, 'ledger': self.ledger}
+    return {'exact': self.exact, 'ledger': self.ledger, 'run_id': self.run_id}
 
 
 def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
@@ -57,11 +61,13 @@ def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
   have other norms.
 
   Raises:
-    ValueError: If `clipping_norm_from` is not the folder of such a run.
+    ValueError: If `clipping_norm_from` is not the folder of such a run, or the
+      private run that gave c to a run that goes on is missing.
   """
   kept = (saved or {}).get('clipping_norm_source')
   if kept is not None:
-    return Source(saved['experiment']['clipping_norm'], **kept)
+    source = Source(saved['experiment']['clipping_norm'], **kept)
+    return _find_again(source, config.clipping_norm_from)
   if config.clipping_norm_from is None:
     return None
   folder = RunFolder(config.clipping_norm_from)
@@ -82,12 +88,15 @@ def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
       )
       source = Source(0.5 * float(mean), exact=_EXACT)
     elif _LAST_NORM in metrics and folder.ledger.exists():
-      caveats = privacy.read_ledger(folder.ledger).caveats
-      if caveats:
-        raise ValueError(f'its guarantee does not hold: {"; ".join(caveats)}.')
+      ledger = privacy.read_ledger(folder.ledger)
+      if ledger.caveats:
+        raise ValueError(
+          f'its guarantee does not hold: {"; ".join(ledger.caveats)}.'
+        )
       source = Source(
         float(metrics[_LAST_NORM].iloc[-1]),
         ledger=str(folder.ledger.absolute()),
+        run_id=ledger.run_id,
       )
     else:
       raise ValueError(
@@ -104,6 +113,26 @@ def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
     ) from e
   _warn_of_other_norms(experiment, config.to_json())
   return source
+
+
+def _find_again(source: Source, folder: str | None) -> Source:
+  """Returns the source of a run that goes on, where its ledger is now.
+
+  What the run of that ledger cost counts. If it was moved, `folder` has it.
+  """
+  if source.ledger is None:
+    return source
+  places = [source.ledger]
+  if folder is not None and source.run_id is not None:
+    places.append(str(RunFolder(folder).ledger.absolute()))
+  for ledger in places:
+    if spending.read_source(pathlib.Path(ledger), source.run_id) is not None:
+      return source._replace(ledger=ledger)
+  raise ValueError(
+    '`clipping_norm_from` must be the folder of the run that gave c, whose '
+    f'epsilon is spent too: its ledger is not {source.ledger} any more, found '
+    f'{folder!r}.'
+  )
 
 
 def _warn_of_other_norms(

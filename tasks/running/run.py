@@ -152,7 +152,6 @@ def run(
       description | dict(execution=where),
       is_secret=plan is not None,  # It has the seed of the cohorts.
     )
-    folder.result.unlink(missing_ok=True)
     of_privacy = RunPrivacy(config, folder, plan, caveats)
     checkpoints = Checkpoints(folder.checkpoints)
     num_done = max(checkpoints.rounds(), default=0)
@@ -179,6 +178,8 @@ def run(
         watchers=[
           *_watch_clients(config, folder, run_audit),
           MetricsFiles(folder.metrics, tensorboard_dir=folder.tensorboard),
+          # A run that goes on has not ended.
+          AfterRounds(lambda metrics: folder.result.unlink(missing_ok=True)),
           stack.enter_context(_progress(config, objective, num_done)),
         ],
         ledger=ledger,

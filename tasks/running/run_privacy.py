@@ -123,18 +123,18 @@ class RunPrivacy:
 
   def _describe_source(self, *, as_planned: bool = False) -> list[str]:
     """Returns what the runs that gave c have cost, the last run first."""
-    sources = spending.find_sources(self.folder.ledger)
-    if not sources:
+    paths = [self.folder.ledger]
+    if not spending.find_sources(*paths):
       return []
-    epsilons = [
-      rounding.format_up(privacy.read_ledger(path).epsilon) for path in sources
-    ]
+    together = spending.describe_ledgers(paths, as_planned=as_planned)
+    try:
+      *sources, _ = spending.read_with_sources(paths)
+    except (OSError, ValueError):
+      # One has gone while this run went on.
+      return [f'The clipping norm comes from runs before. {together}']
     spent = ' and '.join(
-      f'epsilon {epsilon} of {path}'
-      for epsilon, path in reversed([*zip(epsilons, sources, strict=True)])
-    )
-    together = spending.describe_ledgers(
-      [self.folder.ledger], as_planned=as_planned
+      f'epsilon {rounding.format_up(each.epsilon)} of {each.path}'
+      for each in reversed(sources)
     )
     return [
       f'The clipping norm comes from runs before: {spent} is spent too. '

@@ -119,6 +119,35 @@ def test_a_norm_from_a_run_before_is_said_by_the_resumed_run(
 
 
 @pytest.mark.slow
+def test_a_run_misses_the_run_that_gave_its_norm_before_it_changes_anything(
+  tmp_path, cache_dir
+):
+  before, folder = tmp_path / 'adaptive', RunFolder(tmp_path / 'run')
+  write_adaptive(before)
+
+  def go_on(source):
+    asked = dict(clipping_norm=None, clipping_norm_from=str(source))
+    return _run(folder.path, cache_dir, **asked).message
+
+  message = go_on(before)
+  moved = before.rename(tmp_path / 'moved')
+  # It was made again, or is another one.
+  for another in (before, tmp_path / 'another'):
+    write_adaptive(another)
+    files = {p: p.read_bytes() for p in folder.path.rglob('*') if p.is_file()}
+    with pytest.raises(ValueError, match=f"not {before}/.* '{another}'"):
+      go_on(another)
+    assert all(p.read_bytes() == found for p, found in files.items())
+  again = go_on(moved)
+  assert again == f'Nothing was left to do. {message}'.replace(
+    str(before), str(moved)
+  )
+  saved = read_json(folder.config)['clipping_norm_source']
+  assert saved['ledger'] == str(moved / 'ledger.jsonl')
+  assert 'is not known' not in folder.privacy.read_text()
+
+
+@pytest.mark.slow
 def test_a_killed_run_goes_on_with_its_plan_and_what_its_norm_has_cost(
   tmp_path, cache_dir, monkeypatch
 ):

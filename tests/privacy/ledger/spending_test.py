@@ -192,15 +192,27 @@ def test_little_noise_without_sampling_is_added_up_too(write):
   assert privacy.compute_spending(write((quiet, 2))).epsilon < alone.epsilon
 
 
-def test_what_gave_the_clipping_norm_counts_and_what_gave_it_its_own(tmp_path):
-  paths, source = [], None
+def _chain(folder, **changes):
+  """Writes three runs, of which each gave the next its clipping norm."""
+  paths, source = [], {'ledger': None}
   for name, num_releases in (('first', 20), ('second', 20), ('third', 7)):
-    path = tmp_path / name / 'ledger.jsonl'
+    path = folder / name / 'ledger.jsonl'
     path.parent.mkdir()
     charge(path, range(1, num_releases + 1))
-    config = {'clipping_norm_source': {'exact': None, 'ledger': source}}
+    config = {'clipping_norm_source': source}
     (path.parent / 'config.json').write_text(json.dumps(config))
-    paths, source = [*paths, path], str(path)
+    run_id = privacy.read_ledger(path).run_id
+    source = {'exact': None, 'ledger': str(path), 'run_id': run_id} | changes
+    paths.append(path)
+  return paths
+
+
+# Nothing in config.json of an earlier version tells which run it was.
+@pytest.mark.parametrize('changes', [{}, {'run_id': None}])
+def test_what_gave_the_clipping_norm_counts_and_what_gave_it_its_own(
+  tmp_path, changes
+):
+  paths = _chain(tmp_path, **changes)
   assert spending.find_sources(paths[0]) == ()
   assert spending.find_sources(paths[2]) == tuple(paths[:2])
   every = [privacy.read_ledger(path) for path in paths]
@@ -210,3 +222,24 @@ def test_what_gave_the_clipping_norm_counts_and_what_gave_it_its_own(tmp_path):
   # What is written down while the last run goes on holds when it was killed.
   planned = spending.describe_ledgers([paths[2]], as_planned=True)
   assert planned.startswith('Together, the 60 releases of 3 runs')
+
+
+def test_a_run_that_gave_the_clipping_norm_and_is_gone_is_not_left_out(
+  tmp_path,
+):
+  first, second, third = _chain(tmp_path)
+  moved = first.parent.rename(tmp_path / 'moved') / first.name
+  for given in ([third], [second, third]):
+    assert spending.describe_ledgers(given) == (
+      'What the private runs cost together is not known: the run that gave '
+      f'{second.parent} its clipping norm is missing, found no ledger or that '
+      f'of another run at {first}.'
+    )
+  # Where it is now.
+  together = spending.describe_ledgers([moved, third])
+  assert together.startswith('Together, the 47 releases of 3 runs')
+  # Another run in its place, which cost less.
+  first.parent.mkdir()
+  charge(first, [1])
+  for given in ([third], [first, second, third]):
+    assert 'is not known: ' in spending.describe_ledgers(given)

@@ -9,6 +9,7 @@ import pytest
 from tasks import config
 from tasks.running import clipping_norm
 from tests.tasks.small_runs import FED_AVG, write_adaptive, write_fed_avg
+from tff_clipping import privacy
 
 _MINE = config.Config(**FED_AVG | dict(algorithm='ce_fed_avg'))
 
@@ -31,6 +32,7 @@ def test_of_a_private_run_it_is_the_last_norm_that_was_paid_for(tmp_path):
   source = _find(tmp_path)
   assert (source.norm, source.exact) == (0.75, None)
   assert source.ledger == str(folder.ledger)
+  assert source.run_id == privacy.read_ledger(folder.path).run_id
 
 
 def test_a_run_that_gives_none_is_refused(tmp_path):

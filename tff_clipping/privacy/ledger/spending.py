@@ -64,50 +64,103 @@ def describe_ledgers(
 ) -> str:
   """Returns the spending of the runs with some ledgers, in sentences.
 
-  The runs that gave their clipping norms count too; see `find_sources`. It is
-  '' for less than two runs, and if no run has a guarantee.
+  The runs that gave their clipping norms count too; see `read_with_sources`. It
+  is '' for less than two runs, and if no run has a guarantee.
 
   Args:
     paths: The ledgers.
     as_planned: Whether all rounds of the plans of `paths` count, not only those
       that were run.
   """
-  found: dict[pathlib.Path, bool] = {}
-  for path in paths:
-    for source in find_sources(path):
-      found.setdefault(source.resolve(), False)
-    found[path.resolve()] = as_planned
-  if len(found) < 2:
+  if len(paths) < 2 and not any(map(find_sources, paths)):
     return ''
+  given = [path.resolve() for path in paths]
   try:
-    ledgers = []
-    for path, is_planned in found.items():
-      ledger = ledger_contents.read_ledger(path)
-      left = ledger.plan.num_rounds - ledger.num_releases if is_planned else 0
-      releases = (*ledger.releases, *[ledger_contents.UNKNOWN] * left)
-      ledgers.append(dataclasses.replace(ledger, releases=releases))
-    if all(ledger.caveats for ledger in ledgers):
+    ledgers = read_with_sources(paths)
+    for i, ledger in enumerate(ledgers):
+      if as_planned and ledger.path.resolve() in given:
+        left = ledger.plan.num_rounds - ledger.num_releases
+        releases = (*ledger.releases, *[ledger_contents.UNKNOWN] * left)
+        ledgers[i] = dataclasses.replace(ledger, releases=releases)
+    if len(ledgers) < 2 or all(ledger.caveats for ledger in ledgers):
       return ''
     return describe_spending(ledgers, compute_spending(ledgers))
   except (OSError, ValueError) as e:
     return f'What the private runs cost together is not known: {e}'
 
 
+def read_with_sources(
+  paths: Sequence[pathlib.Path],
+) -> list[ledger_contents.LedgerContents]:
+  """Reads ledgers, each after those of the runs that gave it its norm.
+
+  Raises:
+    OSError: If a ledger cannot be read.
+    ValueError: If one is damaged, or a run that gave a norm is missing.
+  """
+  given = [ledger_contents.read_ledger(path) for path in paths]
+  found: dict[pathlib.Path, ledger_contents.LedgerContents] = {}
+  for ledger in given:
+    chain = [ledger]
+    while (source := _find_source(chain[0].path)) is not None:
+      path, run_id = source
+      moved = [each for each in given if each.run_id == run_id is not None]
+      before = moved[0] if moved else read_source(path, run_id)
+      if before is None:
+        raise ValueError(
+          f'the run that gave {chain[0].path.parent} its clipping norm is '
+          f'missing, found no ledger or that of another run at {path}.'
+        )
+      if before in chain:
+        break
+      chain.insert(0, before)
+    for each in chain:
+      found.setdefault(each.path.resolve(), each)
+  return [*found.values()]
+
+
+def read_source(
+  path: pathlib.Path, run_id: str | None
+) -> ledger_contents.LedgerContents | None:
+  """Returns the ledger of the run that gave a norm; `None` if it is missing.
+
+  Args:
+    path: Where the ledger was.
+    run_id: That of its run; `None` if nothing tells, and any run there counts.
+  """
+  try:
+    found = ledger_contents.read_ledger(path)
+  except FileNotFoundError:
+    return None
+  return found if run_id in (None, found.run_id) else None
+
+
 def find_sources(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
   """Returns the ledgers of private runs whose releases gave a run its norm.
 
-  Their spending counts too. config.json beside each ledger, which `tasks.train`
-  writes, names the ledger before it. The first run comes first.
+  Their spending counts too. The first run comes first. A run may be missing;
+  see `read_with_sources`.
   """
   found: list[pathlib.Path] = []
-  while path not in found[:-1]:
-    try:
-      text = (path.parent / 'config.json').read_text(encoding='utf-8')
-      path = pathlib.Path(json.loads(text)['clipping_norm_source']['ledger'])
-    except (OSError, ValueError, LookupError, TypeError):
+  while (source := _find_source(path)) is not None:
+    path, _ = source
+    if path in found:
       break
     found.append(path)
   return tuple(reversed(found))
+
+
+def _find_source(path: pathlib.Path) -> tuple[pathlib.Path, str | None] | None:
+  """Returns the ledger of the run that gave a run its norm, and its run_id.
+
+  config.json beside a ledger, which `tasks.train` writes, has them.
+  """
+  try:
+    text = (path.parent / 'config.json').read_text(encoding='utf-8')
+    source = json.loads(text)['clipping_norm_source']
+    return pathlib.Path(source['ledger']), source.get('run_id')
+  except (OSError, ValueError, LookupError, TypeError):
+    return None
 
 
 def find_assumed_independent(
