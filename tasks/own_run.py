@@ -21,7 +21,7 @@ from typing import Any
 
 from tasks import config
 from tasks.data import own
-from tasks.data.partitions import PARTITIONS, PartitionConfig
+from tasks.data.partitions import PartitionConfig
 from tasks.data.task import Task
 from tasks.running.run import run
 from tff_clipping.programs.training.training_program import TrainingResult
@@ -54,13 +54,6 @@ def train(
   folder, data, split = str(output_dir), None, {}
   if not isinstance(task, str):
     data = own.check_task(task, PartitionConfig('natural'))
-    name = data.partition.name
-    split = dict(
-      partition=name if name in PARTITIONS else 'natural',
-      num_clients=data.num_clients,
-      examples_per_client=None,
-      held_out_clients=data.held_out_clients,
-    )
-    task = f'python:{data.name}'
+    task, split = f'python:{data.name}', data.split_settings
   created = config.Config(task=task, output_dir=folder, **split, **settings)
   return run(created, task=data)

@@ -171,13 +171,11 @@ def check_task(found: Any, split: PartitionConfig) -> Task:
     for feature, array in examples.items():
       if array.dtype == np.float32:
         _to_float32(f'{feature} of {part}', array)
-  for argument, asked, has in (
-    ('partition', split.name, found.partition.name),
-    ('num_clients', split.num_clients, found.num_clients),
-    ('held_out_clients', split.held_out_clients, found.held_out_clients),
-  ):
+  by_default = PartitionConfig('natural').settings
+  for argument, asked in split.settings.items():
+    has = found.split_settings[argument]
     must = f'must be what the task was split by, {has}'
-    check(argument, asked in (None, 'natural', has), must, asked)
+    check(argument, asked in (by_default[argument], has), must, asked)
   return found
 
 

@@ -152,6 +152,13 @@ class PartitionConfig:
     )
     argument_checks.check_seed('seed', self.seed)
 
+  @property
+  def settings(self) -> dict[str, Any]:
+    """All but the seed, by the names of the flags."""
+    settings = dataclasses.asdict(self)
+    del settings['seed']
+    return {'partition': settings.pop('name'), **settings}
+
   def split(
     self,
     labels: np.ndarray,

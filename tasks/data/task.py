@@ -4,12 +4,13 @@ import collections
 import dataclasses
 import hashlib
 import os
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tasks.checks import check
-from tasks.data.partitions import Partition
+from tasks.data.partitions import Partition, PartitionConfig
 from tff_clipping.programs.clients import client_store
 
 
@@ -124,10 +125,13 @@ class Task:
     return len(self.partition.indices)
 
   @property
-  def held_out_clients(self) -> int | None:
-    """Number of clients that are the test set; `None` if none are."""
-    config = self.partition.config
-    return None if config is None else config.held_out_clients
+  def split_settings(self) -> dict[str, Any]:
+    """By the names of the flags, how the examples were split over clients.
+
+    A partition that a user made counts as natural.
+    """
+    config = self.partition.config or PartitionConfig('natural')
+    return config.settings | {'num_clients': self.num_clients}
 
   @property
   def input_shape(self) -> tuple[int, ...]:

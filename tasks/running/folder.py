@@ -13,7 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from tasks import named_functions
 from tasks.config import Config
+from tasks.data.partitions import PartitionConfig
 from tff_clipping import atomic_files, gone
 from tff_clipping.privacy.ledger import ledger_contents
 
@@ -68,6 +70,8 @@ class RunFolder:
     """Raises `RunFolderError` unless the folder is empty, or of this run.
 
     A run that began with c from another one is the same with c from anywhere.
+    Where a function of a user's own makes the task, it may choose the settings
+    of the split that are not given.
     """
     found = [e.name for e in self.path.iterdir() if not e.name.startswith('.')]
     if found and self.config.name not in found:
@@ -84,6 +88,13 @@ class RunFolder:
       and config.clipping_norm_from is not None
     ):
       config = dataclasses.replace(config, clipping_norm=saved.clipping_norm)
+    if named_functions.is_own(config.task):
+      chosen = {
+        name: getattr(saved, name)
+        for name, default in PartitionConfig('natural').settings.items()
+        if getattr(config, name) == default
+      }
+      config = dataclasses.replace(config, **chosen)
     differences = config.differences(saved.to_json())
     if differences:
       raise RunFolderError(

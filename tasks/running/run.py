@@ -94,6 +94,9 @@ def run(
     # The data, the plan, the model.
     objective = objective_lib.create_objective(config)
     task = _read_task(config, objective, task)
+    if named_functions.is_own(config.task):
+      # The function may have chosen the split.
+      asked = dataclasses.replace(asked, **task.split_settings)
     config = dataclasses.replace(config, num_clients=task.num_clients)
     plan = algorithms.find_plan(config, folder.ledger)
     model = RunModel(config, task, objective)

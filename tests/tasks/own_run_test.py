@@ -33,7 +33,7 @@ _PRIVATE = dict(
 )
 
 
-def _create_task(seed=0, test=True):
+def _create_task(seed=0, test=True, split=None):
   rng = np.random.default_rng(seed)
   x = rng.normal(size=(80, 3))
   y = (x[:, 0] > 0).astype(int)
@@ -42,12 +42,19 @@ def _create_task(seed=0, test=True):
   held_out = dict(x_test=x_test, y_test=y_test) if test else {}
   return own.create_task(
     'mine',
-    PartitionConfig('natural'),
+    split or PartitionConfig('natural'),
     x=x,
     y=y,
     client=np.arange(80) % 10,
     **held_out,
   )
+
+
+def _create_shards(split):
+  """Returns a task that is split by its own mind."""
+  del split
+  own_split = PartitionConfig('shards', num_clients=8, shards_per_client=5)
+  return _create_task(split=own_split)
 
 
 def _create_model(input_shape, num_classes):
@@ -114,6 +121,21 @@ def test_a_run_of_python_objects_goes_on_with_the_same_alone(tmp_path):
   finally:
     other.__qualname__, other.__name__ = named
   assert (tmp_path / 'run' / 'metrics.csv').read_bytes() == before
+
+
+@pytest.mark.parametrize(
+  'task', [_create_shards(None), f'{__name__}:_create_shards']
+)
+def test_config_json_has_the_split_of_the_task(tmp_path, task):
+  assert _train(tmp_path, task=task).message == 'Finished 2 rounds.'
+  experiment = _read(tmp_path, 'config.json')['experiment']
+  assert experiment['partition'] == 'shards'
+  assert experiment['num_clients'] == 8
+  assert experiment['shards_per_client'] == 5
+  # It is the same run when it goes on.
+  again = _train(tmp_path, task=task).message
+  assert again.startswith('Nothing was left to do.')
+  assert _read(tmp_path, 'config.json')['experiment'] == experiment
 
 
 @pytest.mark.slow
