@@ -8,10 +8,10 @@ A grid file has a flag of `tasks.train` on each line, with the values to try:
   --client_learning_rate=0.03,0.1,0.3
   --seed=0,1
 
-Flags on the command line are common to all runs. Each run gets a folder in DIR
-that is named after its values. The same command skips the runs that have ended
-and continues the one that was stopped. DIR/report has the report of all runs in
-DIR, those of earlier grids too.
+Flags on the command line, which the grid must not repeat, hold for all runs.
+Each run gets a folder in DIR that is named after its values. The same command
+skips the runs that have ended and continues the one that was stopped.
+DIR/report has the report of all runs in DIR, those of earlier grids too.
 
 Exit codes: 0 all runs ended (finished, diverged or with their budget spent),
 1 a run failed, 2 wrong flags of any run, before the first begins, 5 a file
@@ -53,6 +53,16 @@ def main() -> int:
     *map(_read_line, flags.FLAGS.read_flags_from_files([f'--flagfile={grid}']))
   ]
   common = given_flags()
+  in_grid = flags.FlagValues()
+  train.define_flags(in_grid)
+  command_line.parse(in_grid, ['tasks.train', *(line[0] for line in lines)])
+  twice = [
+    f'`{name}`'
+    for name in train.RUN_FLAGS
+    if flags.FLAGS[name].present and in_grid[name].present
+  ]
+  must = 'must not have flags that the command line has too'
+  check('grid', not twice, must, ', '.join(twice))
   runs = {}
   for chosen in itertools.product(*lines):
     varied = [

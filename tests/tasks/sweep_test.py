@@ -87,6 +87,24 @@ def test_the_runs_of_an_earlier_grid_are_reported_and_count(tmp_path):
   assert 'the 4 releases of 2 runs' in output
 
 
+def test_a_flag_of_the_grid_is_not_taken_from_the_command_line_too(
+  tmp_path, grid
+):
+  (tmp_path / 'more').write_text('--nosimulation_diagnostics\n')
+  grid.write_text(f'{_GRID}--flagfile={tmp_path}/more\n')
+  given = dict(
+    **dict(grid=grid, output_dir=tmp_path / 'runs'),
+    **dict(num_rounds=3, simulation_diagnostics=True, seed=1),
+  )
+  code, output, errors = train_command.Fork(given, 'tasks.sweep').communicate()
+  assert (code, output) == (2, '')
+  assert errors == (
+    'Error: --grid must not have flags that the command line has too, found '
+    '--num_rounds, --simulation_diagnostics.\n'
+  )
+  assert not (tmp_path / 'runs').exists()
+
+
 @pytest.mark.slow
 def test_an_interrupted_sweep_is_continued(tmp_path, grid):
   runs, cache = tmp_path / 'runs', tmp_path / 'cache'
