@@ -96,11 +96,16 @@ class RunPrivacy:
     """Writes privacy.json, with all caveats that the ledger has."""
     aggregation = algorithms.describe_aggregation(self.config)
     if self.config.aggregator is not None:
-      # Each round is, before it is charged.
-      is_checked = ledger.num_releases and (
+      # Each round's record is, before the round is charged.
+      has_record = ledger.num_releases and (
         records.UNCHECKED not in ledger.caveats
       )
-      aggregation += f' This was {"" if is_checked else "not "}checked.'
+      aggregation += (
+        ' Its record was compared with the plan; what it does to the result '
+        'was not.'
+        if has_record
+        else ' This was not checked.'
+      )
     content = {
       **privacy.plan_to_json(self.plan, ledger.caveats),
       'aggregation': ' '.join([aggregation, *self._describe_paper()]),

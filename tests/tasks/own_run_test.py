@@ -176,8 +176,12 @@ def _check_takes_the_plan(folder, result, *, is_checked):
   assert (unchecked in result.message) != is_checked
   plan = _read(folder, 'privacy.json')
   assert plan['noise_multiplier'] == 1.0
-  said = 'This was checked' if is_checked else 'This was not checked'
-  assert said in plan['aggregation']
+  said = (
+    'Its record was compared with the plan; what it does to the result was not.'
+    if is_checked
+    else 'This was not checked.'
+  )
+  assert plan['aggregation'].endswith(f"adds the plan's noise. {said}")
   assert any(unchecked in caveat for caveat in plan['caveats']) != is_checked
   ledger = (folder / 'run' / 'ledger.jsonl').read_text()
   assert (unchecked in ledger) != is_checked
