@@ -241,17 +241,25 @@ def _read_csv(path: pathlib.Path) -> dict[str, Any]:
     missing = (values.isna() | (values == '')).to_numpy()
     found = f'none in row {missing.argmax() + 1} of the data'
     check(column, not missing.any(), 'must have a value in every row', found)
-    are_numbers = column == 'client' or values.dtype.kind in 'biuf'
-    must = 'must be numbers, as all but the ids of clients, `client`'
-    check(column, are_numbers, must, repr(values.iloc[0]))
+    if column != 'client' and values.dtype.kind not in 'biuf':
+      row = pd.to_numeric(values, errors='coerce').isna().to_numpy().argmax()
+      raise ValueError(
+        f'`{column}` must be numbers, as all but the ids of clients, `client`, '
+        f'found {values.iloc[row]!r} in row {row + 1} of the data.'
+      )
   x = [_to_float32(c, table[c].to_numpy()) for c in features]
   arrays = dict(x=np.stack(x, axis=1), y=table['y'].to_numpy())
   if 'client' in table:
     arrays['client'] = table['client'].to_numpy(str)
-  else:
+  # A column of another name, or of a misspelt one, is a feature.
+  lacking = [f'`{c}`' for c in ('client', 'is_test') if c not in table]
+  if lacking:
+    shown = features
+    if len(features) > 20:
+      shown = [*features[:10], '...', *features[-10:]]
     warnings.warn(
-      'The table has no column `client`, which says whose each example is: its '
-      f'features are {", ".join(features)}.',
+      f'The table has no column {" and no ".join(lacking)}; its features are '
+      f'{", ".join(shown)}.',
       DataWarning,
       stacklevel=3,
     )

@@ -335,16 +335,6 @@ def test_clients_without_examples_count_and_a_split_is_no_string():
     own.create_task('mine', 'natural', **_arrays())
 
 
-def test_a_table_without_clients_says_what_its_features_are(tmp_path):
-  with (
-    pytest.warns(DataWarning, match='no column `client`.*user_id'),
-    pytest.raises(
-      ValueError, match='`partition` must be iid, for example, .* natural'
-    ),
-  ):
-    _table(tmp_path, 'user_id,y\n7,0\n1,1\n')
-
-
 _TABLE = """client,height,width,y,is_test
 ann,1,2,0,0
 bob,2,3,1,0
@@ -353,10 +343,34 @@ bob,4,5,0,1
 """
 
 
-def _table(folder, text):
+@pytest.mark.parametrize(
+  ('before', 'after', 'words'),
+  [
+    (
+      'client,',
+      'user_id,',
+      'no column `client`; its .* user_id, height, width',
+    ),
+    ('is_test', 'is_tset', 'no column `is_test`; .* height, width, is_tset'),
+    (_TABLE, 'a,y\n0,0\n1,1\n', 'no column `client` and no `is_test`; .* a'),
+  ],
+)
+def test_a_table_without_a_column_says_what_its_features_are(
+  tmp_path, before, after, words
+):
+  text = _TABLE.replace(before, after).replace('ann', '8').replace('bob', '9')
+  with pytest.warns(DataWarning, match=f'The table has {words}.$'):
+    own.read_file(_write_table(tmp_path, text))
+
+
+def _write_table(folder, text):
   path = folder / 'mine.csv'
   path.write_text(text, encoding='latin-1' if '\xe9' in text else 'utf-8')
-  return registry.create_task(str(path), _NATURAL)
+  return path
+
+
+def _table(folder, text):
+  return registry.create_task(str(_write_table(folder, text)), _NATURAL)
 
 
 @pytest.mark.parametrize('mark', ['', '\ufeff'])
@@ -383,8 +397,8 @@ def test_what_may_be_meant_otherwise_in_a_table_is_warned_of(tmp_path):
   [
     (',y,', ',label,', 'columns `y` and'),
     ('height,', ',', 'found one without.*index=False'),
-    ('ann,1,2,0', 'ann,1,2,cat', '`y` must be numbers'),
-    ('ann,1,2', 'ann,1,tall', '`width` must be numbers'),
+    ('bob,2,3,1', 'bob,2,3,cat', "`y` must be .* found 'cat' in row 2"),
+    ('007,3,4', '007,3,tall', "`width` must be .* found 'tall' in row 3"),
     ('ann,1,2', 'ann,1,', '`width` must have a value .* row 1'),
     ('ann,1,2', ',1,2', '`client` must have a value .* row 1'),
     ('bob,2,3', 'bob,2,inf', '`width` must be finite .* found inf'),
