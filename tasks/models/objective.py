@@ -9,6 +9,7 @@ defaults take probabilities.
 """
 
 import dataclasses
+import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -129,7 +130,7 @@ class Objective:
 
     Raises:
       TypeError: If a user's function is neither a loss nor makes one.
-      ValueError: If Keras has no loss of this name.
+      ValueError: If it fails.
     """
     if named_functions.is_own(self.loss):
       found = _find_own('loss', self.loss, tf.keras.losses.Loss)
@@ -145,26 +146,14 @@ class Objective:
 
     Raises:
       TypeError: If a user's function is neither a metric nor makes one.
-      ValueError: If Keras has no metric of a name.
+      ValueError: If it fails.
     """
     created = []
     for name, source in self.metrics.items():
-      is_own, short = named_functions.is_own(source), _squeeze(source)
-      if short in _OF_ALL:
-        created.append(TestMetric(name, _OF_ALL[short]))
-        continue
-      if is_own:
-        found = _find_own('metrics', source, tf.keras.metrics.Metric)
-      elif short == 'perplexity':
-        found = _Perplexity()
-      else:
-        if short == _ACCURACY:
-          source = self._accuracy_of(task)
-        found = _find_by_name('metrics', source, tf.keras.metrics)
-      if not isinstance(found, tf.keras.metrics.Metric):
-        found = _FunctionMetric(found)
-      is_masked = bool(task.has_padding) and not is_own
-      created.append(TestMetric(name, found, is_masked))
+      is_masked = bool(task.has_padding) and not named_functions.is_own(source)
+      if _squeeze(source) == _ACCURACY:
+        source = self._accuracy_of(task)
+      created.append(TestMetric(name, _find_metric(source), is_masked))
     return created
 
   def _accuracy_of(self, task: Task) -> str:
@@ -179,8 +168,8 @@ def create_objective(settings: Any) -> Objective:
   """Returns the objective that `loss`, `metrics`, `metric_goal` ask for.
 
   Raises:
-    ValueError: If a metric is there twice, or nothing says whether more of the
-      first metric is better.
+    ValueError: If Keras has no loss or metric of a name, a metric is there
+      twice, or nothing says whether more of the first metric is better.
   """
   given = settings.metrics or ((_ACCURACY,) if settings.loss is None else ())
   metrics = {}
@@ -193,14 +182,19 @@ def create_objective(settings: Any) -> Objective:
       'loss, which is always measured'
     )
     check('metrics', holds, must, repr(name))
+    if not named_functions.is_own(source):
+      _find_metric(source)
     metrics[name] = source
+  loss = settings.loss or _CROSS_ENTROPY
+  if not named_functions.is_own(loss):
+    _find_by_name('loss', loss, tf.keras.losses)
   first = given[0] if given else _LOSS
   known = _find_goal(first)
   goal = settings.metric_goal or known
   holds = goal is not None and known in (None, goal)
   must = f'must be {known or "max or min"} for {named_functions.name_of(first)}'
   check('metric_goal', holds, must, goal or 'none')
-  return Objective(settings.loss or _CROSS_ENTROPY, metrics, goal)
+  return Objective(loss, metrics, goal)
 
 
 def accuracy() -> TestMetric:
@@ -271,11 +265,29 @@ def _find_by_name(argument: str, name: str, module: Any) -> Any:
     if 'from_logits' in inspect.signature(found).parameters:
       raise ValueError('only its class can be told that models give logits')
   except (TypeError, ValueError) as e:
+    # Behind its first sentence, Keras advises what no flag can do.
     raise ValueError(
       f'`{argument}` must be a name that `{module.__name__}.get` takes, or '
-      f'FILE.py:function, found {name!r}: {e}'
+      f'FILE.py:function, found {name!r}: {str(e).partition(". ")[0]}'
     ) from e
   return found
+
+
+def _find_metric(
+  source: str | Callable,
+) -> tf.keras.metrics.Metric | Callable[[np.ndarray, np.ndarray], float]:
+  """Returns what a `TestMetric` counts."""
+  short = _squeeze(source)
+  if short in _OF_ALL:
+    return _OF_ALL[short]
+  if named_functions.is_own(source):
+    found = _find_own('metrics', source, tf.keras.metrics.Metric)
+  elif short == 'perplexity':
+    found = _Perplexity()
+  else:
+    found = _find_by_name('metrics', source, tf.keras.metrics)
+  is_metric = isinstance(found, tf.keras.metrics.Metric)
+  return found if is_metric else _FunctionMetric(found)
 
 
 def _find_own(argument: str, source: str | Callable, kind: type) -> Any:
@@ -295,7 +307,7 @@ class _FunctionLoss(tf.keras.losses.Loss):
 
   def __init__(self, function: Callable):
     super().__init__()
-    self.call = function
+    self.call = functools.partial(named_functions.call, 'loss', function)
 
 
 class _MaskedCrossEntropy(tf.keras.losses.Loss):
@@ -328,7 +340,8 @@ class _FunctionMetric(tf.keras.metrics.Mean):
 
   def update_state(self, y_true, y_pred, sample_weight=None):
     """Counts the values of a batch."""
-    values = tf.convert_to_tensor(self._function(y_true, y_pred))
+    values = named_functions.call('metrics', self._function, y_true, y_pred)
+    values = tf.convert_to_tensor(values)
     if values.shape.rank == 0:
       sample_weight = tf.shape(y_true)[0]
     return super().update_state(values, sample_weight)

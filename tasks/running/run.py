@@ -111,6 +111,9 @@ def run(
       clipping_norm_source=None if source is None else source.to_json(),
     )
     folder.check_unchanged(description)
+    evaluate = evaluation.build_evaluation_fn(
+      model_fn, task.test, objective.create_metrics(task)
+    )
     store = task.write_client_store(
       # The workers of a cluster may run in other folders.
       os.path.abspath(config.cache_dir or client_store.default_cache_dir())
@@ -171,9 +174,7 @@ def run(
         process=process,
         sampler=sampler,
         num_rounds=config.num_rounds,
-        evaluate=evaluation.build_evaluation_fn(
-          model_fn, task.test, objective.create_metrics(task)
-        ),
+        evaluate=evaluate,
         test_metrics=[f'test_{name}' for name in objective.metrics],
         rounds_per_evaluation=config.rounds_per_evaluation,
         checkpoints=checkpoints,

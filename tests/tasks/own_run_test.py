@@ -227,17 +227,36 @@ def _compiled(input_shape, num_classes):
   return model
 
 
+def _fails(y_true, y_pred):
+  return {}[y_pred.dtype]
+
+
 @pytest.mark.parametrize(
-  ('model', 'words'),
+  ('changes', 'words'),
   [
-    (_compiled, 'must not be compiled'),
+    (dict(model=_compiled), 'must not be compiled'),
     # One and the same, outside of a graph and within.
-    (functools.cache(_create_model), 'must make its variables itself'),
-    ('vgg', '`model` must be one of mlp, .* found vgg'),
+    (
+      dict(model=functools.cache(_create_model)),
+      'must make its variables itself',
+    ),
+    (dict(model='vgg'), '`model` must be one of mlp, .* found vgg'),
+    (dict(loss='mae2'), "`loss` must be a name .* loss function: 'mae2'$"),
+    (
+      dict(loss='mse', metrics=['maee'], metric_goal='min'),
+      "`metrics` must be a name .* found 'maee'",
+    ),
+    (dict(loss=_fails), '`loss` must .* that .*:_fails failed: KeyError'),
+    (
+      dict(metrics=[_fails], metric_goal='min'),
+      '`metrics` must .* that .*:_fails failed: KeyError',
+    ),
   ],
 )
-def test_models_that_cannot_be_trained_are_refused(tmp_path, model, words):
+def test_what_cannot_be_trained_or_measured_leaves_no_file(
+  tmp_path, changes, words
+):
   with pytest.raises(ValueError, match=words):
-    _train(tmp_path, model=model)
+    _train(tmp_path, **_PRIVATE, **changes)
   # It is free for another try.
   assert not [*(tmp_path / 'run').glob('[!.]*')]
