@@ -3,6 +3,8 @@
 import contextlib
 import gc
 import os
+import pathlib
+import re
 import signal
 import sys
 import warnings
@@ -17,6 +19,14 @@ from tasks import config
 _FLAGS = {'model_fn': 'model', 'process': 'aggregator'}
 # Modules whose warnings are for whoever gives the flags.
 _OURS = ('analysis', 'tasks', 'tff_clipping')
+
+# TensorFlow writes the way to an error before it, and a node behind it.
+_WAY = re.compile(
+  r'(in user code:|Graph execution error:).*^ *File "[^\n]*\n([^\n]+\n)*\s*'
+  r'(\w+Error: )?',
+  re.DOTALL | re.MULTILINE,
+)
+_NODE = re.compile(r"\s*(for '|\[\[)\{\{node .*", re.DOTALL)
 
 _WRONG_SETTINGS = (TypeError, ValueError, ModuleNotFoundError, flags.Error)
 
@@ -221,10 +231,26 @@ def _show_warning(message, category, *args, **kwargs) -> None:
 def _with_flags(message: Any) -> str:
   """Returns a message in one line, with arguments as the flags they are."""
   # absl begins some of its own with a word of its own.
-  text = ' '.join(str(message).removeprefix('ERROR:: ').split())
+  text = str(message).removeprefix('ERROR:: ')
+  if _WAY.search(text):
+    text = _NODE.sub('', _WAY.sub(_place, text))
+  text = ' '.join(text.split())
   for name in flags.FLAGS:
     text = text.replace(f'`{name}`', f'--{name}')
   for name, flag in _FLAGS.items():
     if flag in flags.FLAGS:
       text = text.replace(f'`{name}`', f'--{flag}')
   return text
+
+
+def _place(way: re.Match) -> str:
+  """Returns the node and the last line of a user's file on it, if any."""
+  root = pathlib.Path(__file__).parents[1]
+  ours = tuple(f'{root / package}/' for package in _OURS)
+  node = re.findall(r'at node (\S+)', way[0])
+  lines = [
+    f'{path}, line {line}'
+    for path, line in re.findall(r'File "([^"<]+)", line (\d+)', way[0])
+    if 'site-packages' not in path and not path.startswith(ours)
+  ]
+  return ''.join(f'{each}: ' for each in (*node[:1], *lines[-1:]))

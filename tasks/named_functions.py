@@ -120,6 +120,7 @@ def _describe(error: Exception) -> str:
     frame
     for frame in traceback.extract_tb(error.__traceback__)
     if 'site-packages' not in frame.filename
+    and '__autograph_generated_file' not in frame.filename
     and not frame.filename.startswith(('<', str(library)))
     and frame.filename != __file__
   ]

@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
+from tasks import command_line, named_functions
 from tests import processes
 from tests.tasks import train_command
 
@@ -82,6 +84,35 @@ def test_what_is_printed_ends_no_command_and_is_in_no_other_file(
   assert ended.returncode == 3
   if not redirected:
     assert b'norm \\u2264 c' in ended.stdout
+
+
+_FAILING = """import tensorflow as tf
+
+def shapes(x):
+  return x[:, 5]
+
+def values(x):
+  return tf.gather(x, [7])
+"""
+
+
+@pytest.mark.parametrize(
+  ('function', 'words'),
+  [
+    ('shapes', '{}, line 4: slice index 5 of dimension 1 out of bounds.'),
+    ('values', 'GatherV2: {}, line 7: indices[0] = 7 is not in [0, 2)'),
+  ],
+)
+def test_of_tensorflow_the_line_of_a_user_and_the_last_sentence_are_shown(
+  tmp_path, capsys, function, words
+):
+  path = tmp_path / 'mine.py'
+  path.write_text(_FAILING)
+  failing = tf.function(named_functions.find('loss', f'{path}:{function}'))
+  with pytest.raises((ValueError, tf.errors.InvalidArgumentError)) as caught:
+    failing(tf.zeros([2, 1]))
+  command_line.print_error(caught.value)
+  assert capsys.readouterr().err == f'Error: {words.format(path)}\n'
 
 
 # A command that gets a Ctrl-C, whose exception is lost or becomes another one.
