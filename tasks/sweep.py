@@ -150,12 +150,15 @@ def _run_each(runs: Mapping[RunFolder, list[str]]) -> int:
     # `nohup` has a program ignore that its terminal is closed.
     if signal.getsignal(signum) != signal.SIG_IGN
   }
-  code = 0
+  failed = set()
   try:
     for number, (run, arguments) in enumerate(runs.items(), start=1):
       title = f'[{number}/{len(runs)}] {run.path.name}'
       if run.result.exists():
         print(f'{title}: done before', flush=True)
+        continue
+      if failed.intersection(arguments):
+        print(f'{title}: skipped, for the run that gives c failed', flush=True)
         continue
       print(title, flush=True)
       command = [sys.executable, '-m', 'tasks.train', *arguments]
@@ -171,13 +174,13 @@ def _run_each(runs: Mapping[RunFolder, list[str]]) -> int:
         return 128 + received[0]
       if not run.result.exists():
         print(f'{title}: failed (exit code {ended})', flush=True)
-        code = 1
+        failed.add(f'--clipping_norm_from={run.path}')
         if ended == _STORAGE:
           return ended
   finally:
     for signum, handler in previous.items():
       signal.signal(signum, handler)
-  return code
+  return 1 if failed else 0
 
 
 def _report(folder: pathlib.Path) -> None:

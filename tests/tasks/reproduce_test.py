@@ -90,6 +90,21 @@ def test_runs_are_made_in_order_and_skipped_when_they_are_done(
   assert saved['clipping_norm_source']['exact']
 
 
+@pytest.mark.slow
+def test_runs_whose_c_is_of_a_run_that_failed_are_skipped(tmp_path):
+  code, output, errors = _reproduce(
+    rows='table3_mlp_mnist_noniid',
+    output_dir=tmp_path / 'runs',
+    data_dir=tmp_path,
+  )
+  assert code == 1
+  _, first, *others = output.splitlines()
+  assert first.endswith('-fed_avg-seed0: failed (exit code 2)')
+  skipped = 'skipped, for the run that gives c failed'
+  assert [line.partition(': ')[2] for line in others] == [skipped] * 2
+  assert len(errors.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
   ('flags', 'message'),
   [
