@@ -65,6 +65,9 @@ def main() -> int:
     from tasks.running import run
     from tff_clipping import privacy, runtime
     from tff_clipping.programs.training.training_program import RoundError
+  # In place of TFF's own, which complains as Python ends where a user's module
+  # outlives it.
+  runtime.set_default_context()
 
   try:
     result = run.run(config, name=name)

@@ -208,6 +208,17 @@ def test_an_own_aggregator_with_too_little_noise(tmp_path, cache_dir):
 
 
 @pytest.mark.slow
+def test_nothing_follows_the_error_of_a_users_module(tmp_path, cache_dir):
+  path = tmp_path / 'mine.py'
+  path.write_text(
+    'from tasks.data import own\n\n\ndef create(split):\n  pass\n'
+  )
+  flags = _flags(tmp_path / 'run', cache_dir, task=f'{path}:create')
+  ended = train_command.finish(train_command.start(flags))
+  _assert_fails(ended, 2, '--task must be a function that returns', 'NoneType')
+
+
+@pytest.mark.slow
 def test_a_full_disk(tmp_path, cache_dir):
   often = dict(rounds_per_checkpoint=1, update_rounds=None)
   with processes.mounted(tmp_path / 'disk', 'size=2m') as disk:
