@@ -123,6 +123,8 @@ def create_task(
   # Labels that are no classes have nothing that a partition could deal by.
   partition = split.split(train.y, train.client, all_clients)
   if split.held_out_clients is not None:
+    if test is not None:
+      _warn_of_unused(train, test)
     test = train.take(partition.held_out)
   elif not is_held_out and client_test is None:
     _warn_of_shared_examples(train, test)
@@ -411,6 +413,19 @@ def _hold_out(part: _Part) -> tuple[_Part, _Part]:
     part.take(np.sort(order[num_test:])),
     part.take(np.sort(order[:num_test])),
   )
+
+
+def _warn_of_unused(train: _Part, test: _Part) -> None:
+  """Warns of a test set of nobody who trains, which another one replaces."""
+  if test.client is None or not (
+    np.isin(test.client.astype(str), train.client.astype(str)).any()
+  ):
+    warnings.warn(
+      f'The given test set of {len(test.x)} examples is not used: the test set '
+      'is that of `held_out_clients`.',
+      DataWarning,
+      stacklevel=3,
+    )
 
 
 def _warn_of_shared_examples(train: _Part, test: _Part) -> None:

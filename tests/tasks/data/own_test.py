@@ -143,6 +143,22 @@ def test_held_out_clients_are_the_test_set_and_nothing_else_is():
   assert _examples(replaced) == found
 
 
+@pytest.mark.parametrize(
+  ('client_test', 'is_warned_of'),
+  [(None, True), (np.arange(5, 13), True), (np.arange(8).astype(str), False)],
+)
+def test_a_test_set_that_held_out_clients_replace_is_warned_of(
+  recwarn, client_test, is_warned_of
+):
+  arrays = _arrays(client_test=client_test)
+  own.create_task(
+    'mine', PartitionConfig('natural', held_out_clients=1), **arrays
+  )
+  found = [str(each.message) for each in recwarn]
+  words = 'The given test set of 8 examples is not used'
+  assert [words in each for each in found] == [True] * is_warned_of
+
+
 def test_a_client_who_leaves_changes_one_held_out_client_at_most():
   client = np.arange(40) % 20
   whole = _examples(_hold_out(5, client=client))
