@@ -14,6 +14,15 @@ from tff_clipping.privacy.ledger import spending
 PLD = dataclasses.replace(PLAN, accountant='pld')
 ALLOCATION = dataclasses.replace(PLD, sampling='random_allocation')
 CORRELATED = correlated_plan(20, noise_multiplier=5, min_separation=24)
+GROUPED = dataclasses.replace(
+  CORRELATED,
+  num_rounds=24,
+  strategy=privacy.banded_strategy(
+    num_rounds=24, participation=privacy.Participation(min_separation=4)
+  ),
+  min_separation=4,
+  sampling='grouped_poisson',
+)
 
 
 @pytest.fixture(name='write')
@@ -70,30 +79,20 @@ def test_gaussian_runs_add_up_exactly(write):
 
 
 def test_turns_of_groups_add_up_as_those_of_one_run(write):
-  strategy = privacy.banded_strategy(
-    num_rounds=24, participation=privacy.Participation(min_separation=4)
-  )
-  plan = dataclasses.replace(
-    CORRELATED,
-    num_rounds=24,
-    strategy=strategy,
-    min_separation=4,
-    sampling='grouped_poisson',
-  )
-  spent = privacy.compute_spending(write((plan, 12), (plan, 8)))
+  spent = privacy.compute_spending(write((GROUPED, 12), (GROUPED, 8)))
   # A group of 480 clients has 3 turns of 12 and 2 of 8, in each of which 80 of
   # them are drawn.
   expected = privacy.compute_epsilon(
     num_clients=480,
     clients_per_round=80,
     num_rounds=5,
-    noise_multiplier=5 / plan.sensitivity,
+    noise_multiplier=5 / GROUPED.sensitivity,
     target_delta=1e-5,
     sampling='poisson',
     accountant='pld',
   )
   assert spent.epsilon == pytest.approx(expected, rel=1e-3)
-  mixed = privacy.compute_spending(write((plan, 12), (CORRELATED, 8)))
+  mixed = privacy.compute_spending(write((GROUPED, 12), (CORRELATED, 8)))
   assert mixed.accountant == 'pld'
   assert mixed.epsilon > spent.epsilon
 
@@ -120,6 +119,9 @@ def test_a_copy_of_a_ledger_that_went_on_is_refused(tmp_path):
     # Nothing is charged less because the order is secret.
     ([CORRELATED, CORRELATED], [None, None], []),
     ([CORRELATED, CORRELATED], ['a', 'a'], []),
+    # Who knows the public cohorts knows more of the secret ones.
+    ([GROUPED, CORRELATED], ['a', 'a'], 'refused'),
+    ([GROUPED, CORRELATED], ['a', 'b'], []),
   ],
 )
 def test_cohorts_of_one_seed_are_refused_and_of_an_unknown_one_named(

@@ -27,7 +27,7 @@ def compute_spending(
 
   Raises:
     ValueError: If there is no ledger, a ledger is given twice, or two runs drew
-      secret cohorts by one seed.
+      cohorts by one seed, of which those of one are secret.
   """
   if not ledgers:
     raise ValueError('`ledgers` must be at least one, found none.')
@@ -183,7 +183,6 @@ def _check_different(
 ) -> None:
   """Raises if a ledger is given twice, or two ledgers have the same cohorts."""
   for first, second in itertools.combinations(ledgers, 2):
-    are_secret = _has_secret_cohorts(first) and _has_secret_cohorts(second)
     if first.path.resolve() == second.path.resolve():
       raise ValueError(
         f'`ledgers` must be different ones, found {second.path} twice.'
@@ -195,7 +194,9 @@ def _check_different(
         'one: what both released of the same cohorts costs more than releases '
         'of independent ones.'
       )
-    if are_secret and {*first.seeds} & {*second.seeds}:
+    # Public cohorts tell of secret ones that were drawn from their seed.
+    is_secret = _has_secret_cohorts(first) or _has_secret_cohorts(second)
+    if is_secret and {*first.seeds} & {*second.seeds}:
       raise ValueError(
         '`ledgers` must be of runs that drew their cohorts independently, '
         f'found one seed in {paths}: what both released of a cohort costs more '
