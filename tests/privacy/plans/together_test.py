@@ -76,3 +76,9 @@ def test_what_cannot_be_added_up_raises():
   assert at_given.target_delta == 1e-6
   with pytest.raises(ValueError, match='`accountant` must be one of'):
     compose_plans([plan], accountant='gdp')
+
+
+@pytest.mark.parametrize('count', [-1, 0.5, True, 10**7 + 1])
+def test_a_number_of_rounds_that_no_run_has_is_refused(count):
+  with pytest.raises((TypeError, ValueError), match='`runs` must be'):
+    privacy.compose_together([(PLANS[0], 20), (PLANS[0], count)])

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import (
   accountants,
   ranges,
@@ -59,8 +60,9 @@ def compose_together(
 
   Raises:
     TypeError: If an argument is of the wrong kind.
-    ValueError: If there are no plans, they have several relations or deltas, or
-      the accountant has no bound for one of them or no finite epsilon.
+    ValueError: If there are no plans, they have several relations or deltas, a
+      plan has no cost for so many rounds, or the accountant has no bound for
+      one of them or no finite epsilon.
   """
   if not runs:
     raise ValueError('`runs` must be at least one, found none.')
@@ -87,7 +89,12 @@ def compose_together(
     by_default = 'rdp' if 'rdp' in names else 'pld'
     accountant = names.pop() if len(names) == 1 else by_default
   accountants.check_accountant(accountant)
-  parts = [part for plan, count in runs if count for part in plan.parts(count)]
+  parts: list[tuple[sampled_gaussian.SampledGaussian, int]] = []
+  for plan, count in runs:
+    argument_checks.check_integer(
+      'runs', count, at_least=0, at_most=plan.max_rounds
+    )
+    parts += plan.parts(count) if count else ()
   epsilon = 0.0
   if parts:
     # Beside rounds that are sampled, 'pld' is exact for those that are not.
