@@ -76,18 +76,10 @@ def gaussian_delta(noise_multiplier: float, epsilon: float) -> float:
 
 
 def gaussian_epsilon(noise_multiplier: float, target_delta: float) -> float:
-  """Returns the epsilon of one Gaussian mechanism at a delta.
+  """Returns the epsilon of one Gaussian mechanism at a delta in (0, 1).
 
-  Args:
-    noise_multiplier: Standard deviation of the noise over the sensitivity.
-    target_delta: Delta, in (0, 1).
-
-  Returns:
-    An epsilon >= 0, larger than the exact one by rounding errors alone.
-
-  Raises:
-    TypeError: If an argument is of the wrong kind.
-    ValueError: If an argument is out of range.
+  It is at least 0, and larger than the exact one by rounding errors alone. The
+  noise and errors are those of `gaussian_delta`.
   """
   shift = 1 / argument_checks.check_positive(
     'noise_multiplier', noise_multiplier
@@ -108,17 +100,9 @@ def gaussian_noise_multiplier(
 ) -> float:
   """Returns the noise multiplier of one Gaussian mechanism.
 
-  Args:
-    target_epsilon: Epsilon, positive.
-    target_delta: Delta, in (0, 1).
-
-  Returns:
-    The least multiplier whose epsilon is not above the target, larger by
-    rounding errors alone.
-
-  Raises:
-    TypeError: If an argument is of the wrong kind.
-    ValueError: If an argument is out of range.
+  It is the least whose epsilon is not above the target, which is positive, at a
+  delta in (0, 1), and larger by rounding errors alone. Errors are those of
+  `gaussian_delta`.
   """
   epsilon = ranges.check('target_epsilon', target_epsilon)
   log_delta = math.log(ranges.check('target_delta', target_delta))

@@ -143,20 +143,7 @@ class Canaries:
       )
     signed = vector * self._signs
     padded = np.pad(signed, (0, -len(signed) % self.period))
-    return self.transform(padded.reshape(-1, self.period).sum(axis=0))
-
-  def transform(self, folded: np.ndarray) -> np.ndarray:
-    """Returns the products with all directions, from the folded update.
-
-    Args:
-      folded: The update times the random signs, summed over the parameters
-        that are `period` apart, of shape [period]; `tff_clipping.aggregators`
-        measures it.
-
-    Returns:
-      `float64` of [m], in the unit of the update.
-    """
-    products = _walsh_hadamard(np.asarray(folded, np.float64))
+    products = _walsh_hadamard(padded.reshape(-1, self.period).sum(axis=0))
     return products[: self.num_canaries] / math.sqrt(self.num_parameters)
 
   @property

@@ -196,18 +196,8 @@ def compute_delta(
 ) -> float:
   """Returns the delta in [0, 1] that `num_rounds` rounds spend at an epsilon.
 
-  Args:
-    num_clients: As the attribute of a plan, and so are the others.
-    clients_per_round: As there.
-    num_rounds: As there.
-    noise_multiplier: As there.
-    target_epsilon: Epsilon, positive.
-    sampling: As there.
-    accountant: As there.
-
-  Raises:
-    TypeError: As in `compute_epsilon`.
-    ValueError: If an argument is out of range.
+  The epsilon is positive. The other arguments are attributes of a plan; errors
+  are those of `compute_epsilon`.
   """
   mechanism = sampled_gaussian.SampledGaussian(
     sampling=sampling,
@@ -247,15 +237,9 @@ def compute_max_rounds(
 ) -> int:
   """Returns the most rounds >= 1 whose epsilon is not above the target.
 
-  Args:
-    noise_multiplier: As in `compute_epsilon`.
-    target_epsilon: As in `calibrate_noise_multiplier`.
-    **attributes: As in `compute_epsilon`, without `num_rounds`.
-
-  Raises:
-    TypeError: As in `compute_epsilon`.
-    ValueError: If an argument is out of range, one round alone passes the
-      target, or more rounds would fit than are accounted for.
+  Arguments and errors are those of `PrivacyPlan.from_max_rounds`. It is an
+  error too if one round alone passes the target, or if more rounds would fit
+  than are accounted for.
   """
   return PrivacyPlan.from_max_rounds(
     noise_multiplier=noise_multiplier,
