@@ -1,10 +1,12 @@
 """Tests of tff_clipping.privacy.plans.words."""
 
+import dataclasses
 import importlib.metadata
 
 import pytest
 
 import tff_clipping
+from tests.privacy.ledgers import PLAN
 from tff_clipping import privacy
 from tff_clipping.privacy.plans import words
 
@@ -46,6 +48,21 @@ def test_each_accountant_is_named_by_what_computes_it():
   theirs = f'dp-accounting {importlib.metadata.version("dp-accounting")}'
   assert words.name_accountant('pld').endswith(f'({ours})')
   assert words.name_accountant('rdp').endswith(f'({ours}, {theirs})')
+
+
+@pytest.mark.parametrize(
+  ('sampling', 'may_be_integers'),
+  [('none', True), ('fixed_size', True), ('poisson', False)],
+)
+def test_pld_is_not_proved_where_noise_may_be_in_integers(
+  sampling, may_be_integers
+):
+  clients = 80 if sampling == 'none' else 1920
+  plan = dataclasses.replace(
+    PLAN, num_clients=clients, sampling=sampling, noise_multiplier=5.0
+  )
+  text = words.describe_tightest(plan)
+  assert ('(but for noise in integers)' in text) == may_be_integers
 
 
 def test_a_plan_of_another_kind_has_no_words():

@@ -174,8 +174,8 @@ def describe_tightest(plan: BasePlan) -> str:
 
 def state_pld(plans: Sequence[BasePlan]) -> str:
   """Returns the end of a sentence: that 'pld' is proved too, and its flag."""
-  # With this sampling, noise in shares may be of integers.
-  in_shares = any(plan.sampling == 'fixed_size' for plan in plans)
+  # With these, noise in shares may be of integers.
+  in_shares = any(plan.sampling in ('fixed_size', 'none') for plan in plans)
   return (
     f'{accountants.TABLE["pld"].title}, which is proved too'
     f'{" (but for noise in integers)" if in_shares else ""}: --accountant=pld.'
