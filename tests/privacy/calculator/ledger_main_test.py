@@ -63,6 +63,23 @@ def test_a_budget_is_promised_where_more_rounds_than_planned_may_run(
   assert f'({spent}, ' in found['plan']['description']
 
 
+@pytest.mark.parametrize('target', [None, PLAN.epsilon])
+def test_a_line_cut_short_after_the_last_round_has_one_epsilon(
+  capsys, tmp_path, target
+):
+  path = tmp_path / 'ledger.jsonl'
+  charge(path, range(20), dataclasses.replace(PLAN, target_epsilon=target))
+  with open(path, 'ab') as file:
+    file.write(b'{"line":22,"kind":"cave')
+  statement = tmp_path / 'statement.md'
+  code, out, _ = run_here(capsys, str(path), f'--statement={statement}')
+  spent = rounding.format_up(PLAN.epsilon_after(21))
+  assert code == 0
+  assert '21 of 20 planned' in out
+  assert f'Training for 21 rounds satisfies client-level ({spent}, ' in out
+  assert f'| Epsilon | {spent} |' in statement.read_text()
+
+
 def test_tells_what_runs_spent_together_caveats_first(capsys, runs):
   code, out, err = run_here(capsys, *runs, '--format=json')
   assert (code, err) == (0, '')

@@ -105,14 +105,14 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> dict[str, Any]:
   plan = ledger.plan
   # A budget may allow more rounds than the plan was made for.
   num_rounds = max(plan.num_rounds, ledger.num_releases)
-  as_run = dataclasses.replace(plan, num_rounds=num_rounds)
+  as_run = dataclasses.replace(plan, num_rounds=num_rounds, target_epsilon=None)
   return {
     'path': str(ledger.path),
     'num_releases': ledger.num_releases,
     'num_rounds': plan.num_rounds,
     'permitted_rounds': plan.permitted_rounds,
     'epsilon': ledger.epsilon,
-    'planned_epsilon': plan.epsilon_after(plan.permitted_rounds),
+    'planned_epsilon': ledger.promised.epsilon,
     'target_epsilon': plan.target_epsilon,
     'clipping_norm_from': [*map(str, spending.find_sources(ledger.path))],
     'caveats': list(ledger.caveats),

@@ -3,7 +3,6 @@
 It is made from the ledger of the run, and from the files in the run's folder.
 """
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
@@ -87,8 +86,7 @@ def format_statement(
   ledger: ledger_contents.LedgerContents, record: Mapping[str, Any]
 ) -> str:
   """Returns the statement on the run of a ledger, in Markdown."""
-  plan = ledger.plan
-  promised = dataclasses.replace(plan, num_rounds=plan.permitted_rounds)
+  promised = ledger.promised
   experiment = _read_experiment(ledger)
   adapts = experiment.get('clipping') == 'adaptive'
   caveats = 'No caveat is recorded in the ledger of this run.'

@@ -80,6 +80,17 @@ class LedgerContents:
     """The epsilon of the releases so far, in the plan's accounting."""
     return self.plan.epsilon_after(self.num_releases)
 
+  @property
+  def promised(self) -> BasePlan:
+    """The plan for all rounds that it permits, or that were charged if more.
+
+    A line that was cut short after the last round was charged is one more.
+    """
+    num_rounds = max(self.plan.permitted_rounds, self.num_releases)
+    return dataclasses.replace(
+      self.plan, num_rounds=num_rounds, target_epsilon=None
+    )
+
 
 def read_ledger(path: str | os.PathLike) -> LedgerContents:
   """Reads a ledger and leaves it as it is, also while a run writes to it.
