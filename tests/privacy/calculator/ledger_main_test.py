@@ -80,6 +80,21 @@ def test_a_line_cut_short_after_the_last_round_has_one_epsilon(
   assert f'| Epsilon | {spent} |' in statement.read_text()
 
 
+@pytest.mark.filterwarnings('ignore:`target_delta` should be at least')
+def test_what_the_draws_of_the_noise_add_to_a_small_delta_is_a_caveat(
+  capsys, tmp_path
+):
+  plan = dataclasses.replace(PLAN, target_delta=1e-18)
+  path, statement = tmp_path / 'ledger.jsonl', tmp_path / 'statement.md'
+  charge(path, range(20), plan)
+  run_here(capsys, str(path), f'--statement={statement}')
+  described = privacy.plan_to_json(plan)
+  assert 'may add more to delta' in statement.read_text().split('## What')[0]
+  assert described['caveats'] == list(privacy.read_ledger(path).caveats)
+  assert described['description'].startswith('No guarantee as it was run: ')
+  assert not dataclasses.replace(PLAN, target_delta=1e-10).caveats
+
+
 def test_tells_what_runs_spent_together_caveats_first(capsys, runs):
   code, out, err = run_here(capsys, *runs, '--format=json')
   assert (code, err) == (0, '')

@@ -28,10 +28,15 @@ MAX_ROUNDS = 10**7
 # The most clients: keeps num_clients exact as a double.
 MAX_CLIENTS = 10**12
 
-# 1e13 draws of the noise add up to this times 1 + e^epsilon to delta, by the
-# theorem of `aggregators.noise`.
-_DELTA_OF_DRAWS = 4e-13
+# 1e13 draws of the noise, those of 1e8 elements in 1e5 rounds, add up to this
+# times 1 + e^epsilon to delta, by the theorem of `aggregators.noise`.
+_DELTA_OF_DRAWS, _ROUNDS_OF_DRAWS = 4e-13, 10**5
 _LARGEST_EPSILON = 20.0
+# The caveat of a plan whose own rounds may add more than its delta.
+SMALL_DELTA = (
+  'what is drawn as noise is no exact Gaussian, which may add more to delta '
+  'than the delta that is stated, for a model of 1e8 elements'
+)
 
 
 class DeltaWarning(UserWarning):
@@ -117,11 +122,17 @@ def warn_of_large_delta(target_delta: float, num_clients: int) -> None:
   )
 
 
+def delta_of_draws(epsilon: float, num_rounds: int = _ROUNDS_OF_DRAWS) -> float:
+  """Returns what the draws of 1e8 elements in some rounds may add to delta."""
+  if epsilon > _LARGEST_EPSILON:
+    return 0.0  # It promises next to nothing, whatever delta is.
+  share = math.sqrt(num_rounds / _ROUNDS_OF_DRAWS)
+  return share * _DELTA_OF_DRAWS * (1 + math.exp(epsilon))
+
+
 def warn_of_small_delta(target_delta: float, epsilon: float) -> None:
   """Warns with `DeltaTooSmallWarning` if draws of the noise may double it."""
-  if epsilon > _LARGEST_EPSILON:
-    return  # It promises next to nothing, whatever delta is.
-  added = _DELTA_OF_DRAWS * (1 + math.exp(epsilon))
+  added = delta_of_draws(epsilon)
   if target_delta >= added:
     return
   _warn(

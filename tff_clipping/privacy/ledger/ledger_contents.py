@@ -189,10 +189,12 @@ def parse(
       kind that this version does not have.
   """
   header = lines[0]
+  plan = _parse_plan(path, header)
+  caveats = (*plan.caveats, *header['plan'].get('caveats', ()))
   contents = LedgerContents(
     path=pathlib.Path(path),
-    plan=_parse_plan(path, header),
-    caveats=tuple(dict.fromkeys(header['plan'].get('caveats', ()))),
+    plan=plan,
+    caveats=tuple(dict.fromkeys(caveats)),
     run_id=header.get('run_id'),
     releases=(),
     format=header['format'],

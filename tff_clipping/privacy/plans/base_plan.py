@@ -353,6 +353,12 @@ class BasePlan(abc.ABC):
     """The epsilon of `num_rounds` rounds, in the plan's accounting."""
     return self.epsilon_after(self.num_rounds)
 
+  @property
+  def caveats(self) -> tuple[str, ...]:
+    """Why no run has the guarantee, in main clauses; see `describe_plan`."""
+    added = ranges.delta_of_draws(self.epsilon, self.num_rounds)
+    return (ranges.SMALL_DELTA,) if self.target_delta < added else ()
+
   @functools.cached_property
   def tightest_epsilon(self) -> float:
     """The smaller of the epsilons by 'pld' and by the plan's accountant.

@@ -50,7 +50,7 @@ def plan_to_json(plan: BasePlan, caveats: Sequence[str] = ()) -> dict[str, Any]:
     'relation': plan.relation.value,
     'epsilon': plan.epsilon,
     'dp_event': repr(plan.dp_event),
-    'caveats': list(caveats),
+    'caveats': [*dict.fromkeys((*plan.caveats, *caveats))],
     'description': words.describe_plan(plan, caveats),
   }
 

@@ -138,7 +138,7 @@ def describe_plan(plan: BasePlan, caveats: Sequence[str] = ()) -> str:
   Args:
     plan: The plan.
     caveats: Why a run of the plan does not have its guarantee, in main clauses
-      without a full stop. They come first.
+      without a full stop. They come first, with those of the plan itself.
 
   Raises:
     TypeError: If `plan` is neither of the two kinds.
@@ -157,6 +157,7 @@ def describe_plan(plan: BasePlan, caveats: Sequence[str] = ()) -> str:
     f'Training for {count_rounds(plan.num_rounds)} satisfies client-level '
     f'{guarantee}: {text}'
   )
+  caveats = tuple(dict.fromkeys((*plan.caveats, *caveats)))
   return f'{state_caveats(caveats)} The plan: {text}' if caveats else text
 
 
