@@ -37,8 +37,8 @@ from tasks import config as config_lib
 NOT_OF_THE_ROW = frozenset(
   (
     *config_lib.OF_THE_MACHINE,
-    *('rounds_per_evaluation', 'test_examples', 'rounds_per_checkpoint'),
-    *('update_rounds', 'algorithm', 'seed'),
+    *('rounds_per_evaluation', 'rounds_per_checkpoint', 'update_rounds'),
+    *('algorithm', 'seed'),
   )
 )
 
@@ -149,8 +149,26 @@ def read_flags(
       t for t in rounds if t < settings['num_rounds']
     ]
   settings.setdefault('output_dir', str(pathlib.Path('runs') / run.name))
-  name = dataclasses.asdict(run) if NOT_OF_THE_ROW.issuperset(given) else None
-  return config_lib.Config(**settings), name
+  config = config_lib.Config(**settings)
+  source = config.clipping_norm_from
+  is_of_the_row = NOT_OF_THE_ROW.issuperset(given) and (
+    source is None or _is_run(source, run.threshold_run)
+  )
+  return config, dataclasses.asdict(run) if is_of_the_row else None
+
+
+def _is_run(folder: str, run: experiments.NamedRun | None) -> bool:
+  """Returns whether a folder has this run of the table, or an equal one."""
+  with command_line.importing():
+    from tasks.running.folder import RunFolder
+
+  name = (RunFolder(folder).read_description() or {}).get('run')
+  if name is None or run is None:
+    return False
+  try:
+    return experiments.NamedRun(**name).name == run.name
+  except (TypeError, ValueError):
+    return False  # Of a row that went.
 
 
 if __name__ == '__main__':

@@ -106,7 +106,8 @@ def run(
     description = _describe(
       asked, task, objective, run_models.count_parameters(model_fn)
     ) | dict(
-      run=name,
+      # A run that goes on stays what it was begun as.
+      run=name if saved is None else saved.get('run'),
       drawn_seeds=drawn_seeds,
       clipping_norm_source=None if source is None else source.to_json(),
     )

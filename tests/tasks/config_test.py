@@ -101,8 +101,8 @@ def test_flags_override_a_row():
 
 def test_a_run_of_the_table_keeps_its_name_where_it_is_watched_otherwise():
   created, name = _parse(
-    *(*_ROW, '--algorithm=ce_fed_avg', '--seed=2', '--test_examples=100'),
-    *('--clipping_norm_from=DIR', '--output_dir=here', '--data_dir=there'),
+    *(*_ROW, '--algorithm=ce_fed_avg', '--seed=2', '--rounds_per_checkpoint=1'),
+    *('--output_dir=here', '--data_dir=there'),
   )
   assert name == dict(
     row='mlp_embedded_digits',
@@ -112,6 +112,25 @@ def test_a_run_of_the_table_keeps_its_name_where_it_is_watched_otherwise():
     variants=(),
   )
   assert created.seed == created.model_seed == created.sampling_seed == 2
+
+
+def test_a_run_with_another_norm_or_test_set_is_not_that_of_the_table(tmp_path):
+  row = (*_ROW, '--algorithm=ce_fed_avg')
+  source = f'--clipping_norm_from={tmp_path}'
+  own = dict(row='mlp_embedded_digits', scale='demo', algorithm='fed_avg')
+  for given_by, is_of_the_table in (
+    (own, True),
+    (own | dict(seed=1), False),
+    (own | dict(row='mlp_that_went'), False),
+    (None, False),
+  ):
+    saved = dict(experiment=FED_AVG, run=given_by)
+    (tmp_path / 'config.json').write_text(json.dumps(saved))
+    assert (_parse(*row, source)[1] is not None) == is_of_the_table
+  (tmp_path / 'config.json').unlink()
+  # As before the run that gives the norm.
+  for other in (source, '--test_examples=10'):
+    assert _parse(*row, other)[1] is None
 
 
 @pytest.mark.parametrize('algorithm', ['fed_avg', 'ce_fed_avg', 'dp_fed_avg'])
