@@ -15,8 +15,9 @@ from tff_clipping.privacy.ledger import spending
 # Settings on which the norms of updates depend.
 _NORMS_DEPEND_ON = (
   *('task', 'partition', 'examples_per_client', 'dirichlet_alpha'),
-  *('shards_per_client', 'model', 'loss', 'local_steps', 'batch_size'),
-  'client_learning_rate',
+  *('shards_per_client', 'model', 'loss', 'compute_dtype', 'local_steps'),
+  *('batch_size', 'client_learning_rate', 'local_step', 'proximal_mu'),
+  *('server_optimizer', 'server_learning_rate'),
 )
 _EXACT = (
   'half of the mean norm of the updates of a run of fed_avg: a figure of the '
@@ -83,6 +84,8 @@ def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
         f'it has {len(metrics)} of {experiment["num_rounds"]} rounds.'
       )
     if experiment['algorithm'] == 'fed_avg':
+      # The mean of an empty Poisson cohort is nan.
+      metrics = metrics[metrics['num_clients'] > 0]
       mean = np.average(
         metrics['update_norm_mean'], weights=metrics['num_clients']
       )
@@ -105,7 +108,7 @@ def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
       )
     if not 0 < source.norm < np.inf:
       raise ValueError(f'its updates have the norm {source.norm:g}.')
-  except (OSError, ValueError, KeyError) as e:
+  except (OSError, ValueError, KeyError, ZeroDivisionError) as e:
     raise ValueError(
       '`clipping_norm_from` must be the folder of a finished run of fed_avg, '
       'or of a private run with adaptive clipping whose guarantee holds, found '

@@ -20,7 +20,8 @@ def _find(run_dir):
 
 
 def test_of_fed_avg_it_is_half_of_the_mean_norm_over_clients(tmp_path):
-  write_fed_avg(tmp_path, ['3.0,6', '6.0,3'])
+  # Nobody took part in the second round.
+  write_fed_avg(tmp_path, ['3.0,6', 'nan,0', '6.0,3'], num_rounds=3)
   source = _find(tmp_path)
   assert source.norm == 0.5 * (3.0 * 6 + 6.0 * 3) / 9
   assert 'not in any epsilon' in source.exact
@@ -42,6 +43,7 @@ def test_a_run_that_gives_none_is_refused(tmp_path):
       lambda p: write_fed_avg(p, ['3.0,6']),
       'it has 1 of 2 rounds',
     ),
+    'empty': (lambda p: write_fed_avg(p, ['nan,0'] * 2), 'Weights sum to zero'),
     'zero': (lambda p: write_fed_avg(p, ['0,6', '0,6']), 'have the norm 0'),
     'nan': (
       lambda p: write_fed_avg(p, [f'{math.nan},6'] * 2),
@@ -75,6 +77,12 @@ def test_a_run_that_gives_none_is_refused(tmp_path):
       dict(model='a.py:b', local_steps=2),
       '`model` a.py:b and not mlp, `local_steps` 2 and not 1: its',
     ),
+    (
+      dict(local_step='proximal', proximal_mu=0.1, server_optimizer='adam'),
+      '`local_step` proximal and not sgd, `proximal_mu` 0.1 and not None, '
+      '`server_optimizer` adam and not sgd: its',
+    ),
+    (dict(compute_dtype='bfloat16'), '`compute_dtype` bfloat16 and not float'),
   ],
 )
 def test_a_run_whose_updates_have_other_norms_is_warned_of(
