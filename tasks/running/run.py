@@ -217,11 +217,12 @@ def run(
 
 
 def describe_test(config: Config) -> str:
-  """Returns a sentence on the metric that decides, if it was measured."""
+  """Returns a sentence on the metric that decides, as it was measured last."""
   objective = objective_lib.create_objective(config)
   try:
     metrics = RunFolder(config.output_dir).read_metrics()
-    values = metrics[objective.column].dropna()
+    # A metric may be nan where the model was evaluated.
+    values = metrics[objective.column][metrics['test_loss'].notna()]
   except (OSError, ValueError, KeyError):
     return ''
   if values.empty:
@@ -410,9 +411,9 @@ def _progress(
     shown = {}
 
     def show(metrics) -> None:
-      value = metrics[objective.column]
-      if not np.isnan(value):
-        shown[objective.metric] = objective.describe(value)
+      if not np.isnan(metrics['test_loss']):
+        value = objective.describe(metrics[objective.column])
+        shown[objective.metric] = value
       if not np.isnan(metrics['round_seconds']):
         shown['s/round'] = f'{metrics["round_seconds"]:.2f}'
       bar.set_postfix(shown, refresh=False)

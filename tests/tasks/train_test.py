@@ -14,6 +14,8 @@ import termios
 import pandas as pd
 import pytest
 
+from tasks import config
+from tasks.running import run
 from tests import processes
 from tests.privacy.ledgers import read_releases
 from tests.tasks import train_command
@@ -78,6 +80,24 @@ def test_two_rounds_and_two_with_a_norm_from_them(tmp_path, cache_dir):
   other = train_command.finish(train_command.start(flags | {'local_steps': 4}))
   _assert_fails(other, 2, '--output_dir', 'local_steps was 1 and is 4')
   assert (tmp_path / 'fed_avg' / 'metrics.csv').read_bytes() == before
+
+
+@pytest.mark.parametrize(
+  ('rounds', 'said'),
+  [
+    (['0.5,1.0', 'nan,nan'], ' Test mae: 0.5.'),
+    (['0.5,1.0', 'nan,1.0', 'nan,nan'], ' Test mae: nan.'),
+    (['nan,nan'], ''),
+  ],
+)
+def test_the_last_evaluation_is_told_also_where_it_is_nan(
+  tmp_path, rounds, said
+):
+  lines = ['test_mae,test_loss', *rounds, '']
+  (tmp_path / 'metrics.csv').write_text('\n'.join(lines))
+  settings = FED_AVG | dict(loss='mse', metrics=('mae',))
+  asked = config.Config(**settings, output_dir=str(tmp_path))
+  assert run.describe_test(asked) == said
 
 
 @pytest.mark.slow
