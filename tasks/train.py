@@ -54,6 +54,10 @@ def main() -> int:
   """Runs the experiment that the flags describe; returns the exit code."""
   config, name = read_flags(flags.FLAGS)
   if flags.FLAGS['print_settings'].value:
+    with command_line.importing():
+      from tasks import algorithms
+
+    algorithms.check(config)
     print(json.dumps(dataclasses.asdict(config), indent=2))
     return 0
   if config.output_dir is None:

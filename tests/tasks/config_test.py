@@ -173,4 +173,13 @@ def test_settings_are_printed_without_training(tmp_path):
   )
   assert ended.code == 0, ended.errors
   assert json.loads(ended.output)['local_steps'] == 8
+  assert ended.errors == ''
   assert not (tmp_path / 'run').exists()
+
+
+def test_settings_that_do_not_go_together_are_not_printed():
+  ended = train_command.run(
+    *('-m', 'tasks.train', _DEMO, '--print_settings', '--clipping_norm=3'),
+  )
+  assert (ended.code, ended.output) == (2, '')
+  assert ended.errors.startswith('Error: --clipping_norm must be given for')
