@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import os
-import pathlib
 import re
 import signal
 import sys
@@ -13,7 +12,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from tasks import config
+from tasks import config, named_functions
 
 # What the library calls what a flag gives.
 _FLAGS = {'model_fn': 'model', 'process': 'aggregator'}
@@ -247,12 +246,10 @@ def _with_flags(message: Any) -> str:
 
 def _place(way: re.Match) -> str:
   """Returns the node and the last line of a user's file on it, if any."""
-  root = pathlib.Path(__file__).parents[1]
-  ours = tuple(f'{root / package}/' for package in _OURS)
   node = re.findall(r'at node (\S+)', way[0])
   lines = [
     f'{path}, line {line}'
-    for path, line in re.findall(r'File "([^"<]+)", line (\d+)', way[0])
-    if 'site-packages' not in path and not path.startswith(ours)
+    for path, line in re.findall(r'File "([^"]+)", line (\d+)', way[0])
+    if named_functions.is_users(path)
   ]
   return ''.join(f'{each}: ' for each in (*node[:1], *lines[-1:]))

@@ -16,6 +16,12 @@ from typing import Any
 
 # The name of a module that was imported from a file begins with it.
 _OF_FILE = 'own_file_'
+_ROOT = pathlib.Path(__file__).parents[1]
+# How the names of files of Python, and of ours, begin.
+_LIBRARIES = (
+  *('<', f'{pathlib.Path(traceback.__file__).parent}/'),
+  *(f'{_ROOT}/tasks/', f'{_ROOT}/tff_clipping/'),
+)
 
 
 def is_own(setting: Any) -> bool:
@@ -101,6 +107,12 @@ def make(
   return made
 
 
+def is_users(path: str) -> bool:
+  """Returns whether a file of a traceback is a user's own."""
+  is_librarys = 'site-packages' in path or '__autograph_generated_file' in path
+  return not is_librarys and not path.startswith(_LIBRARIES)
+
+
 @functools.cache
 def _import_file(path: str) -> types.ModuleType:
   """Imports a file, once for all the functions that are taken from it."""
@@ -115,14 +127,10 @@ def _import_file(path: str) -> types.ModuleType:
 def _describe(error: Exception) -> str:
   """Returns what went wrong, and where in the user's own files."""
   text = f'{type(error).__name__}: {error}'
-  library = pathlib.Path(traceback.__file__).parent
   own = [
     frame
     for frame in traceback.extract_tb(error.__traceback__)
-    if 'site-packages' not in frame.filename
-    and '__autograph_generated_file' not in frame.filename
-    and not frame.filename.startswith(('<', str(library)))
-    and frame.filename != __file__
+    if is_users(frame.filename)
   ]
   if own:
     text += f' ({own[-1].filename}, line {own[-1].lineno})'

@@ -53,9 +53,7 @@ def main() -> int:
     *map(_read_line, flags.FLAGS.read_flags_from_files([f'--flagfile={grid}']))
   ]
   common = given_flags()
-  in_grid = flags.FlagValues()
-  train.define_flags(in_grid)
-  command_line.parse(in_grid, ['tasks.train', *(line[0] for line in lines)])
+  in_grid = train.parse([line[0] for line in lines])
   twice = [
     f'`{name}`'
     for name in train.RUN_FLAGS
@@ -107,7 +105,7 @@ def run_all(planned: Mapping[str, Sequence[str]], folder: pathlib.Path) -> int:
   }
   # What would be refused in its turn is refused before the first run.
   for run, given in runs.items():
-    config, _ = train.parse(given)
+    config, _ = train.read_flags(train.parse(given))
     algorithms.check(config)
     if run.path.is_dir():
       run.check(config)

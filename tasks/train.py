@@ -102,19 +102,16 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
   flags.DEFINE_list('variants', [], 'What is changed, with --row.', **common)
 
 
-def parse(
-  arguments: Sequence[str],
-) -> tuple[config_lib.Config, Mapping[str, Any] | None]:
-  """Returns what `read_flags` does for these flags.
+def parse(arguments: Sequence[str]) -> flags.FlagValues:
+  """Returns the flags of a run, of these arguments.
 
   Raises:
     absl.flags.Error: If there is no such flag, or it cannot be read.
-    TypeError, ValueError: As `read_flags`.
   """
   values = flags.FlagValues()
   define_flags(values)
   command_line.parse(values, ['tasks.train', *arguments])
-  return read_flags(values)
+  return values
 
 
 def read_flags(

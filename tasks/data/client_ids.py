@@ -4,14 +4,13 @@ Strings that look the same are one id: blanks at their ends do not count, and
 characters have one normal form of Unicode.
 """
 
-import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tasks.checks import check as check_rule
-from tasks.data.task import DataWarning
+from tasks.data.task import warn
 from tff_clipping import id_forms
 
 # What pandas, NumPy, R and JSON write for a missing value. 'NA' may be an id,
@@ -53,11 +52,9 @@ def check(name: str, client: Any) -> np.ndarray:
   _refuse(name, 'missing', texts, np.isin(forms, list(_MISSING)))
   _refuse(name, 'negative', texts, [n is not None and n < 0 for n in numbers])
   if 'NA' in forms:
-    warnings.warn(
+    warn(
       f'`{name}` has the id NA, which is one client. Where it stands for a '
       'missing value, leave out its examples.',
-      DataWarning,
-      stacklevel=3,
     )
   return forms[places]
 
@@ -80,11 +77,9 @@ def check_all(*parts: np.ndarray | None) -> None:
     seen.add(client_id)
     other = cases.setdefault(client_id.casefold(), client_id)
     if other != client_id:
-      warnings.warn(
+      warn(
         f'`client` should write an id in one way, found {other!r} and '
         f'{client_id!r}, which are two clients.',
-        DataWarning,
-        stacklevel=3,
       )
       break
 

@@ -4,7 +4,6 @@ import collections
 import functools
 import pathlib
 import re
-import warnings
 import zipfile
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ import pandas as pd
 from tasks.checks import check
 from tasks.data import client_ids
 from tasks.data.partitions import PartitionConfig
-from tasks.data.task import DataWarning, Task
+from tasks.data.task import Task, warn
 from tff_clipping import argument_checks, id_forms
 
 CLASSES = 'classes'
@@ -123,8 +122,12 @@ def create_task(
   # Labels that are no classes have nothing that a partition could deal by.
   partition = split.split(train.y, train.client, all_clients)
   if split.held_out_clients is not None:
-    if test is not None:
-      _warn_of_unused(train, test)
+    # Test examples of clients are what this replaces.
+    if test is not None and not _is_of(test, train.client):
+      warn(
+        f'The given test set of {len(test.x)} examples is not used: the test '
+        'set is that of `held_out_clients`.'
+      )
     test = train.take(partition.held_out)
   elif not is_held_out and client_test is None:
     _warn_of_shared_examples(train, test)
@@ -149,8 +152,7 @@ def create_task(
     num_classes=num_classes,
     source=source,
     test_is_held_out=is_held_out,
-    test_is_of_clients=client_test is not None
-    and bool(np.isin(test.client.astype(str), np.asarray(whose, str)).any()),
+    test_is_of_clients=client_test is not None and _is_of(test, whose),
     classes_are_of_clients=are_of_clients,
     has_padding=has_padding,
   )
@@ -259,11 +261,9 @@ def _read_csv(path: pathlib.Path) -> dict[str, Any]:
     shown = features
     if len(features) > 20:
       shown = [*features[:10], '...', *features[-10:]]
-    warnings.warn(
+    warn(
       f'The table has no column {" and no ".join(lacking)}; its features are '
       f'{", ".join(shown)}.',
-      DataWarning,
-      stacklevel=3,
     )
   if 'is_test' not in table:
     return arrays
@@ -391,13 +391,11 @@ def _to_float32(name: str, array: np.ndarray) -> np.ndarray:
   given, found = (a[is_large].astype(np.longdouble) for a in (array, converted))
   if (given != found).any():
     first = (given != found).argmax()
-    warnings.warn(
+    warn(
       f'`{name}` should be whole numbers up to 2**24, as float32 has them: '
       f'{int(given[first])} at {places[first].tolist()} becomes '
       f'{int(found[first])}. Leave ids out; from large numbers, subtract one '
       'that they have in common.',
-      DataWarning,
-      stacklevel=4,
     )
   return converted
 
@@ -415,17 +413,11 @@ def _hold_out(part: _Part) -> tuple[_Part, _Part]:
   )
 
 
-def _warn_of_unused(train: _Part, test: _Part) -> None:
-  """Warns of a test set of nobody who trains, which another one replaces."""
-  if test.client is None or not (
-    np.isin(test.client.astype(str), train.client.astype(str)).any()
-  ):
-    warnings.warn(
-      f'The given test set of {len(test.x)} examples is not used: the test set '
-      'is that of `held_out_clients`.',
-      DataWarning,
-      stacklevel=3,
-    )
+def _is_of(part: _Part, ids: Any) -> bool:
+  """Returns whether an example is of a client with one of these ids."""
+  if part.client is None:
+    return False
+  return bool(np.isin(part.client.astype(str), np.asarray(ids, str)).any())
 
 
 def _warn_of_shared_examples(train: _Part, test: _Part) -> None:
@@ -445,10 +437,8 @@ def _warn_of_shared_examples(train: _Part, test: _Part) -> None:
   # What is there more than once is of few different values, by chance.
   shared = sum(counts[example] == 1 for example in tested)
   if shared > _SHARED_SHARE * len(tested):
-    warnings.warn(
+    warn(
       f'`x_test` has {shared} of its {len(tested)} examples in common with '
       '`x`. If they are of the same people, give `client_test`: what a private '
       'run measures on them is not private.',
-      DataWarning,
-      stacklevel=3,
     )

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import hashlib
 import os
+import warnings
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,11 @@ from tff_clipping.programs.clients import client_store
 
 class DataWarning(UserWarning):
   """The data may not be what was meant."""
+
+
+def warn(message: str) -> None:
+  """Warns of data that may not be what was meant."""
+  warnings.warn(message, DataWarning, stacklevel=3)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -76,7 +76,7 @@ def test_a_wrong_value_is_refused(changes, error, words):
 
 
 def _parse(*arguments):
-  return train.parse(arguments)
+  return train.read_flags(train.parse(arguments))
 
 
 def test_the_last_of_two_flags_counts():
