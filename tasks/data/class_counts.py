@@ -12,8 +12,7 @@ import numpy as np
 
 from tasks.checks import check
 
-# Sec. 2.2 of the paper: of 500 examples of a client, 230 are of each of two
-# classes and about 5 of each of the other eight.
+# Sec. 2.2 of the paper; see `draw_label_skew`.
 _MAJOR_CLASSES = 2
 _MAJOR_SHARE = 230 / 500
 # Below this, one class has all of the share but for odds of 1e-3, and drawing
@@ -61,9 +60,7 @@ def share_equally(num_classes: int, num_clients: int, size: int) -> np.ndarray:
   """Gives every client equally many examples of every class.
 
   Where the number of classes does not divide the size, clients take turns in
-  which classes get one more. The paper's IID clients of CIFAR-10 have 500
-  examples, 50 of each class; its 'non-IID' ones differ in quantity alone: 50
-  examples, 5 of each class.
+  which classes get one more.
 
   Source: Sec. 2.2, both cases of CIFAR-10.
   """
@@ -79,11 +76,10 @@ def draw_label_skew(
 ) -> np.ndarray:
   """Draws two major classes for each client, and gives it some of all others.
 
-  A major class has 46% of a client's examples; all other classes share the
-  remaining 8% equally. So a client of 500 has 230 of each of two classes and 5
-  of each of the other eight; a client of 125 has 57 or 58, and 1 or 2. Where
-  the classes of the data differ in size, larger classes are major more often,
-  and the shares give way slightly. Every example is used exactly once if
+  A client of 500 has 230 examples of each major class, and about 5 of each of
+  the other eight: 46 % and, all others together, 8 %. Where the classes of the
+  data differ in size, larger classes are major more often, and the shares give
+  way slightly. Every example is used exactly once if
   N × size is the number of examples, and at most once if it is less.
 
   Raises:

