@@ -5,6 +5,7 @@ where a figure is outside of what the spread of the published seeds allows, or
 nothing is published of a run's setting.
 """
 
+import pathlib
 import sys
 from collections.abc import Sequence
 
@@ -18,10 +19,11 @@ _PUBLISHED = flags.DEFINE_string(
   'published', 'results', 'The folder of the published runs.'
 )
 
-# What two runs share that differ in the seed alone. The threshold on updates is
-# no part of it: it is taken from the FedAvg run of its seed.
+# What two runs share that differ in the seed alone. A threshold that is taken
+# from the FedAvg run of its seed is no part of it.
 _KEYS = ['series', 'algorithm', 'sampling', 'target_epsilon', 'delta']
-_KEYS += ['model_norm', 'is_audited', 'variants']
+_KEYS += ['aggregator', 'clipping', 'aggregation', 'mechanism', 'accountant']
+_KEYS += ['given_norm', 'is_audited', 'variants']
 
 
 def compare(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
@@ -46,8 +48,8 @@ def compare(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
 
 
 def _keys(table: pd.DataFrame) -> pd.Series:
-  norms = table['clipping_norm'].where(table['clips'] == 'models')
-  keyed = table.assign(model_norm=norms)[_KEYS]
+  norms = table['clipping_norm'].mask(table['is_norm_from_run'])
+  keyed = table.assign(given_norm=norms).reindex(columns=_KEYS)
   return keyed.astype(object).where(keyed.notna(), '').agg(tuple, axis=1)
 
 
@@ -57,9 +59,18 @@ def main(argv: Sequence[str]) -> None:
   with markup.errors_shown():
     found = stats.read_folders(argv[1:])
     if found.table.empty:
-      raise ValueError('no folder of a run was given.')
+      reasons = '; '.join(f'{name}: {why}' for name, why in found.left_out)
+      raise ValueError(f'no folder of a run was given: {reasons}.')
+    if not pathlib.Path(_PUBLISHED.value).is_dir():
+      raise ValueError(
+        '`published` must be the folder of the published runs, found no '
+        f'folder {_PUBLISHED.value}.'
+      )
     published = stats.read_results(_PUBLISHED.value).table
   compared = compare(found.table, published)
+  within = compared['is_within'].map({True: 'yes', False: 'NO'})
+  is_known = compared['published'].map(bool)
+  compared['within'] = within.where(is_known, 'nothing to compare with')
   shown = stats.cells(
     compared.reset_index(),
     {
@@ -68,7 +79,7 @@ def main(argv: Sequence[str]) -> None:
       'this run (%)': ('final_score', '.2f'),
       'published (%)': ('published', ''),
       'may differ by': ('limit', '.2f'),
-      'within': ('is_within', lambda is_within: 'yes' if is_within else 'NO'),
+      'within': ('within', ''),
     },
   )
   left_out = [f'left out: {name}: {why}' for name, why in found.left_out]

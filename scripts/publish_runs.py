@@ -38,18 +38,24 @@ def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
     target: The folder of the published runs.
 
   Raises:
-    ValueError: There is no run, a finished one cannot be read, or the published
-      ones cannot.
+    ValueError: There is no run, a finished one cannot be read or has a
+      guarantee or another metric, or the published ones cannot be read.
   """
   found = {
     path.parent.name: run_files.read_folder(path.parent)
     for path in sorted(source.glob('*/result.json'))
   }
   for name, run in found.items():
-    if run.notes:
+    wrong = [*run.notes]
+    if run.is_private and not run.privacy.get('caveats'):
+      # Its config.json has the seed of its cohorts.
+      wrong.append('its guarantee holds, which published files would end')
+    if run.metric.name != 'accuracy':
+      wrong.append(f'{run.metric.name} decides, and accuracies are published')
+    if wrong:
       raise ValueError(
-        f'`source` must hold runs that are whole, found in {name}: '
-        f'{"; ".join(run.notes)}.'
+        '`source` must hold whole runs of public data by their accuracy, found '
+        f'in {name}: {"; ".join(wrong)}.'
       )
   if not found:
     raise ValueError(f'`source` must hold finished runs, found none: {source}.')

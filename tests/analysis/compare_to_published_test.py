@@ -49,8 +49,23 @@ def test_a_run_of_the_same_setting_within_the_limit_repeats_the_figure(
   assert found['is_within'].to_list() == [is_within]
 
 
-def test_threshold_of_another_seed_is_the_same_setting(tmp_path):
-  clipped = dict(algorithm='ce_fed_avg')
+@pytest.mark.parametrize(
+  ('settings', 'is_same'),
+  [
+    ({}, True),
+    # c was given, and other aggregators and test sets are other experiments.
+    (dict(described={}), False),
+    (dict(clipping='adaptive'), False),
+    (dict(aggregation='secure'), False),
+    (dict(aggregator='mine.py:half'), False),
+    (dict(data={'num_test_examples': 10}), False),
+  ],
+)
+def test_only_a_threshold_of_another_seed_is_the_same_setting(
+  tmp_path, settings, is_same
+):
+  clipped = dict(algorithm='ce_fed_avg', described=run_folders.FROM_A_RUN)
   published = _published(tmp_path, 0.95, clipping_norm=2.0, **clipped)
-  run = _run(tmp_path / 'run', 0.95, clipping_norm=2.1, **clipped)
-  assert _compare(published, run)['is_within'].all()
+  clipped |= dict(clipping_norm=2.1) | settings
+  run = _run(tmp_path / 'run', 0.95, **clipped)
+  assert _compare(published, run)['is_within'].all() == is_same

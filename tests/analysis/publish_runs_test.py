@@ -25,7 +25,7 @@ def _write(root):
     run_folders.write_run(
       root / 'dp',
       algorithm='dp_fed_avg',
-      privacy=run_folders.PRIVACY,
+      privacy=run_folders.PRIVACY | {'caveats': ['the seed is known']},
       audit=run_folders.AUDIT,
     ),
   ]
@@ -80,6 +80,25 @@ def test_a_run_that_is_damaged_is_not_published(tmp_path):
   path.write_text(path.read_text()[:-5])
   with pytest.raises(ValueError, match='fed_avg: metrics.csv is cut off'):
     publish(tmp_path / 'runs', tmp_path / 'out')
+
+
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
+    # config.json has the secret seed of its cohorts.
+    (run_folders.PRIVATE, 'run: its guarantee holds'),
+    # The tables of the published runs have accuracies alone.
+    (dict(metric=('perplexity', 'min')), 'run: perplexity decides'),
+  ],
+)
+def test_what_the_published_files_may_not_or_cannot_hold_is_refused(
+  tmp_path, settings, message
+):
+  run = run_folders.write_run(tmp_path / 'runs' / 'run', **settings)
+  (run / 'result.json').write_text('{}')
+  with pytest.raises(ValueError, match=message):
+    publish(tmp_path / 'runs', tmp_path / 'out')
+  assert not (tmp_path / 'out').exists()
 
 
 def test_runs_without_updates_are_published(tmp_path):

@@ -21,6 +21,9 @@ PRIVACY = {
   'relation': 'add_or_remove_one',
 }
 
+# c is from a run: of `described`.
+FROM_A_RUN = {'clipping_norm_source': 'a run of fed_avg'}
+
 # A run of DP-FedAvg: arguments of `write_run`.
 PRIVATE = {'algorithm': 'dp_fed_avg', 'privacy': PRIVACY}
 
@@ -71,6 +74,9 @@ def write_run(
   variants: Sequence[str] = (),
   partition_summary: str | None = None,
   metric: tuple[str, str] = ('accuracy', 'max'),
+  described: Mapping[str, Any] | None = None,
+  data: Mapping[str, Any] | None = None,
+  asked_metrics: Sequence[str] = (),
   **experiment: Any,
 ) -> pathlib.Path:
   """Writes a run folder.
@@ -79,7 +85,9 @@ def write_run(
   `metrics` are columns of metrics.csv, the same in every round, beside
   `METRICS`; `updates` are for each t rows of client_id, update_norm,
   angle_degrees and clip_factor. `row`, `scale` and `variants` name a run of the
-  table of experiments, and `experiment` has flags of the run.
+  table of experiments, and `experiment` has flags of the run. `described` and
+  `data` are more of config.json, and of what it says of the data;
+  `asked_metrics` is the flag `metrics`.
   """
   directory.mkdir(parents=True)
   settings = {
@@ -97,16 +105,22 @@ def write_run(
     'clipping_norm': None if algorithm == 'fed_avg' else 1.0,
     'sampling': 'fixed_size',
     'seed': 0,
+    'metrics': asked_metrics,
   }
   config = {
     'run': {'row': row, 'scale': scale, 'variants': variants} if row else None,
     'experiment': settings | experiment,
-    'task': {'num_clients': 1920, 'partition': partition_summary},
+    'task': {
+      'num_clients': 1920,
+      'partition': partition_summary,
+      **(data or {}),
+    },
     'algorithm': algorithm,
     'model': {'name': model, 'num_parameters': 159_010},
     'versions': {'numpy': '1.25.2'},
     'metric': metric[0],
     'metric_goal': metric[1],
+    **(described or {}),
   }
   files = {
     'config.json': config,
@@ -165,6 +179,7 @@ def write_runs(
       accuracies=(0.1, accuracy, accuracy, accuracy),
       privacy=PRIVACY | dict(privacy or {}) if is_private else None,
       row=row,
+      described=FROM_A_RUN,
       **{'task': 'mnist'} | settings,
     )
 
