@@ -147,6 +147,8 @@ def _wrapped(text: str, width: float, size: float) -> str:
   """Text in lines of about a width in inches, in letters of a size."""
   # What a number is of stays beside it.
   whole = text.replace(' = ', '\xa0=\xa0').replace(' %', '\xa0%')
+  # Nothing in a name is mathematics.
+  whole = whole.replace('$', r'\$')
   letters = max(int(width * 120 / size), 8)
   lines = textwrap.fill(whole, letters, break_on_hyphens=False)
   return lines.replace('\xa0', ' ')

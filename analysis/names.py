@@ -44,10 +44,11 @@ _BEHIND = {
 def labels(table: pd.DataFrame, by: str = '') -> pd.Series:
   """A label for each run: its algorithm, and the settings that vary.
 
-  A setting of an algorithm, such as its threshold, is told where runs of one
-  setting and seed differ in it: a threshold that is taken from a run of the
-  same seed is not. Runs that differ in the quantity `by` which they are drawn,
-  'epsilon' or 'clipping_norm', have one label.
+  A setting of an algorithm, such as its noise, is told where runs differ in it
+  that are else the same but for the seed. A threshold that is taken from a run
+  of the same seed is told where runs of one seed differ in it. Runs that differ
+  in the quantity `by` which they are drawn, 'epsilon' or 'clipping_norm', have
+  one label.
   """
   texts = _texts(table).drop(columns=[*_BEHIND.get(by, ())], errors='ignore')
   found = table['algorithm_name']
@@ -56,8 +57,13 @@ def labels(table: pd.DataFrame, by: str = '') -> pd.Series:
       # Nothing is known of a program of one's own.
       is_told = texts.loc[table['data'] != '', key].nunique() > 1
     else:
-      same = [table['algorithm_name'], table['setting']]
-      varies = texts[key].groupby(same).transform('nunique') > 1
+      same = table['series']
+      if key == 'clipping_norm':
+        same = same.mask(table['is_norm_from_run'], table['setting'])
+      varies = (
+        texts[key].groupby([table['algorithm_name'], same]).transform('nunique')
+        > 1
+      )
       # All seeds of a label stay together.
       is_told = varies.groupby(found).transform('any')
     found = found + (', ' + texts[key]).where(is_told & texts[key].ne(''), '')

@@ -5,6 +5,8 @@ Command: `python -m analysis.report RUN... --output=DIR`. A run is a folder of
 runs to show is left out.
 """
 
+import collections
+import dataclasses
 import datetime
 import os
 import pathlib
@@ -12,7 +14,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -120,7 +122,7 @@ def write_report(
     The path of `report.md`.
 
   Raises:
-    ValueError: There is no run.
+    ValueError: There is no run, or a report.md of somebody else.
   """
   if found.table.empty:
     reasons = '; '.join(f'{name}: {reason}' for name, reason in found.left_out)
@@ -131,13 +133,23 @@ def write_report(
   output.mkdir(parents=True, exist_ok=True)
   path = output / 'report.md'
   earlier = _figures_of(path)
+  if earlier is None:
+    raise ValueError(
+      f'`output` must be a new folder or that of a report, found {path}, which '
+      'is none of ours.'
+    )
   table = _named(found.table)
-  pictures = {
-    'By round': (_BAND_NOTE, figures.curves(table)),
-    'By ε': ('', figures.by_quantity(table, 'epsilon')),
-    'By clipping norm': ('', figures.by_quantity(table, 'clipping_norm')),
-    'Norms and angles of the updates': (_SCATTER_NOTE, figures.scatters(table)),
-  }
+  pictures = _with_own_files(
+    {
+      'By round': (_BAND_NOTE, figures.curves(table)),
+      'By ε': ('', figures.by_quantity(table, 'epsilon')),
+      'By clipping norm': ('', figures.by_quantity(table, 'clipping_norm')),
+      'Norms and angles of the updates': (
+        _SCATTER_NOTE,
+        figures.scatters(table),
+      ),
+    }
+  )
   sections = {
     '': _results(table),
     'Privacy': _privacy(table),
@@ -159,7 +171,7 @@ def write_report(
   )
   path.write_text(text, encoding='utf-8')
   # Figures of other runs would lie beside it, with exact figures of clients.
-  for name in earlier - _figures_of(path):
+  for name in earlier - (_figures_of(path) or set()):
     (output / name).unlink(missing_ok=True)
   html = markup.to_html(text, output)
   path.with_suffix('.html').write_text(html, encoding='utf-8')
@@ -200,29 +212,42 @@ def _by_metric(table: pd.DataFrame) -> list[tuple[Metric, pd.DataFrame]]:
   """For each metric a row for each label: what its seeds came to.
 
   `guarantee` is a word, empty for a run that is not private; `one_model` says
-  whether several seeds share their model.
+  whether several seeds share their model, `is_whole` whether all runs of the
+  setting ended with a finite figure.
   """
   found = []
   for metric, of_metric in table.groupby('metric', sort=False):
     groups = [*of_metric.groupby(names.labels(of_metric), sort=False)]
     scores = [stats.estimate(own['final_score']) for _, own in groups]
-    decimals = metric.decimals(score.mean for score in scores)
+    # What a seed that failed, or is to come, would have made of the mean.
+    is_whole = of_metric['is_complete'] & np.isfinite(of_metric['final_score'])
+    partial = {*of_metric.loc[~is_whole, 'series']}
     lines = [
       {
         'label': label,
         'mean': score.mean,
         'seeds': score.num_seeds,
-        'score': score.text(decimals),
-        'drop': stats.estimate(own['drop']).text(decimals),
+        'score': score.text(metric.decimals([score.mean])),
+        'drop': _drop(own, score, metric),
+        'is_whole': partial.isdisjoint(own['series']),
         'epsilon': _epsilon(own),
         'delta': own['delta'].iloc[0],
         'guarantee': _guarantee(own),
-        'one_model': len(own) > 1 and own['model_seed'].nunique() == 1,
+        'one_model': own['model_seed'].dropna().duplicated().any(),
       }
       for score, (label, own) in zip(scores, groups, strict=True)
     ]
     found.append((metric, pd.DataFrame(lines)))
   return found
+
+
+def _drop(own: pd.DataFrame, score: stats.Estimate, metric: Metric) -> str:
+  """The drop of some seeds, and of how many where not of all."""
+  drop = stats.estimate(own['drop'])
+  text = drop.text(metric.decimals([score.mean]))
+  if drop and drop.num_seeds < score.num_seeds:
+    text += f' ({drop.num_seeds} of the seeds)'
+  return text
 
 
 def _epsilon(own: pd.DataFrame) -> str:
@@ -290,12 +315,13 @@ def _result_sentence(metric: Metric, found: pd.DataFrame) -> str:
     return f'No run has a finite {metric.title} yet.'
   unit = ' %' if metric.is_share else ''
   if len(known) > _MAX_TOLD:
-    ranked = known.sort_values(
+    whole = known[known['is_whole']] if known['is_whole'].any() else known
+    ranked = whole.sort_values(
       'mean', ascending=metric.goal == 'min', kind='stable'
     )
     label, score = ranked[['label', 'score']].iloc[0]
     return (
-      f'Of {len(known)} algorithms and settings, {label} has the best '
+      f'Of {len(whole)} algorithms and settings, {label} has the best '
       f'{metric.title}, {score}{unit}; chosen on the test data, that is an '
       'optimistic figure.'
     )
@@ -330,7 +356,7 @@ def _privacy(table: pd.DataFrame) -> str:
   # A simulation of the noise of other cohorts promises nothing.
   promises_some = table['is_private'] & table['noise_clients_per_round'].isna()
   held = table[promises_some & ~table['has_caveats']]
-  exact = table[~promises_some & table['data'].isin(held['data'])]
+  exact = table[~promises_some & table['population'].isin(held['population'])]
   if len(exact):
     texts.append(f'{"; ".join(exact.index)}: {_EXACT_NOTE}')
   simulated = table.index[table['has_simulation_figures']]
@@ -341,15 +367,19 @@ def _privacy(table: pd.DataFrame) -> str:
 
 def _together(table: pd.DataFrame) -> list[str]:
   """What the private runs on the same data have spent together."""
-  told = {
-    data: spending.describe_ledgers([run.ledger for run in files if run.ledger])
-    for data, files in table.groupby('data', sort=False)['files']
-  }
-  return [
-    f'All private runs on {data or "these clients"}: {text}'
-    for data, text in told.items()
-    if text
-  ]
+  told = []
+  is_private = table['is_private'] & table['noise_clients_per_round'].isna()
+  for _, own in table[is_private].groupby('population', sort=False):
+    has_ledger = own['files'].map(lambda run: run.ledger is not None)
+    ledgers = [run.ledger for run in own.loc[has_ledger, 'files']]
+    texts = [spending.describe_ledgers(ledgers)]
+    if len(own) > 1 and has_ledger.any() and not has_ledger.all():
+      names_of = '; '.join(own.index[~has_ledger])
+      texts.append(f'What {names_of} spent is not known: there is no ledger.')
+    if text := ' '.join(filter(None, texts)):
+      data = own['data'].iloc[0] or 'these clients'
+      told.append(f'All private runs on {data}: {text}')
+  return told
 
 
 def _run_by_run(table: pd.DataFrame) -> str:
@@ -444,8 +474,11 @@ def _notes(
   table: pd.DataFrame, left_out: Iterable[tuple[str, str]]
 ) -> list[str]:
   """What is missing, damaged or left out, a sentence each."""
+  is_evaluated = table['files'].map(lambda run: run.is_evaluated)
   missing = {
-    'Not evaluated yet': table['final_score'].isna(),
+    'Not evaluated yet': ~is_evaluated,
+    'Not finite at the end, and in no mean': is_evaluated
+    & ~np.isfinite(table['final_score']),
     'Updates are not recorded': ~table['has_updates'],
   }
   return [
@@ -477,13 +510,30 @@ def _versions(table: pd.DataFrame) -> str:
   return f'The runs: {", ".join(told)}.' if told else ''
 
 
-def _figures_of(report: pathlib.Path) -> set[str]:
-  """Returns the names of the figures of a report of ours, if it is there."""
-  try:
-    text = report.read_text(encoding='utf-8')
-  except (FileNotFoundError, UnicodeDecodeError):
+def _figures_of(report: pathlib.Path) -> set[str] | None:
+  """The names of the figures of a report; None if it is none of ours."""
+  if not report.exists():
     return set()
-  return set(_FIGURE.findall(text)) if text.startswith(_HEADING) else set()
+  text = report.read_text(encoding='utf-8', errors='replace')
+  return set(_FIGURE.findall(text)) if text.startswith(_HEADING) else None
+
+
+def _with_own_files(
+  pictures: Mapping[str, tuple[str, Sequence[figures.Drawing]]],
+) -> dict[str, tuple[str, list[figures.Drawing]]]:
+  """Figures of which no two have one file: names can differ in signs alone."""
+  seen: collections.Counter[str] = collections.Counter()
+
+  def own_file(drawing: figures.Drawing) -> figures.Drawing:
+    seen[drawing.name] += 1
+    number = seen[drawing.name]
+    name = drawing.name.replace('.png', f'_{number}.png')
+    return drawing if number == 1 else dataclasses.replace(drawing, name=name)
+
+  return {
+    title: (note, [*map(own_file, drawn)])
+    for title, (note, drawn) in pictures.items()
+  }
 
 
 def _without_empty(table: pd.DataFrame) -> pd.DataFrame:

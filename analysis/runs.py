@@ -5,12 +5,14 @@ the notes of the run, and a folder that cannot be trusted is left out with the
 reason. Folders of 0.2 are read too.
 """
 
+import csv
 import dataclasses
 import io
 import json
 import math
 import pathlib
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -56,6 +58,10 @@ _AUDIT_KEYS = (
   *('gaussian_epsilon_lower_bound', 'epsilon_estimate'),
   *('true_positive_rate', 'is_refuted'),
 )
+# Of privacy.json: what is needed, and what must be the same in the ledger.
+_PLAN_KEYS = ('noise_multiplier', 'target_delta', 'sampling')
+_NEEDED_KEYS = (*_PLAN_KEYS, 'epsilon')
+_NOT_KNOWN = 'what was charged is not known'
 _UPDATE_FILE = re.compile(r'round_(\d+)\.csv')
 
 
@@ -83,7 +89,7 @@ class Metric:
   @property
   def is_share(self) -> bool:
     """Whether it is a share of the examples, and shown in percent."""
-    return 'accuracy' in self.name
+    return self.goal == 'max' and self.name.endswith('accuracy')
 
   @property
   def scale(self) -> float:
@@ -163,6 +169,23 @@ class Run:
     """The metric that decides by round; an accuracy in percent."""
     values = self.rounds.set_index('round_num')[self.metric.column].dropna()
     return self.metric.scale * values
+
+  @property
+  def final_score(self) -> float:
+    """The metric in the last round that was evaluated; NaN without one."""
+    last = self._evaluated[self.metric.column].tail(1)
+    return self.metric.scale * float(last.iloc[0]) if len(last) else math.nan
+
+  @property
+  def is_evaluated(self) -> bool:
+    """Whether a round was evaluated."""
+    return len(self._evaluated) > 0
+
+  @property
+  def _evaluated(self) -> pd.DataFrame:
+    """The rounds with a test loss, or with the metric."""
+    figures = self.rounds[['test_loss', self.metric.column]]
+    return self.rounds[figures.notna().any(axis=1)]
 
   @property
   def is_private(self) -> bool:
@@ -339,10 +362,13 @@ def _read_csv(path: pathlib.Path, notes: list[str]) -> pd.DataFrame:
       notes.append(f'{path.name} is cut off: its last line was left out')
       text = whole
     # Where one has too few values, pandas would fill in the rest.
-    if len({line.count(',') for line in text.splitlines()}) > 1:
+    if len({*map(len, csv.reader(text.splitlines()))}) > 1:
       raise ValueError('its lines have different numbers of values')
     return pd.read_csv(
-      io.StringIO(text), dtype={'client_id': str}, float_precision='round_trip'
+      io.StringIO(text),
+      # An id may be NA.
+      converters={'client_id': str},
+      float_precision='round_trip',
     )
   except (OSError, ValueError) as error:
     raise NotARunError(f'{path.name} cannot be read: {error}') from error
@@ -364,34 +390,48 @@ def _with_numbers(
 def _read_privacy(
   directory: pathlib.Path, config: Mapping[str, Any], notes: list[str]
 ) -> tuple[dict[str, Any], float]:
-  """What a private run promises, with every caveat of its ledger; its ε."""
+  """What a private run promises, with every caveat of its ledger; its ε.
+
+  The ledger is sealed: it counts, whatever privacy.json says of the plan.
+  """
   path, ledger = directory / 'privacy.json', directory / 'ledger.jsonl'
-  privacy: dict[str, Any] | None = None
-  caveats, epsilon = (), math.nan
+  # A simulation of the noise of other cohorts promises nothing.
+  is_simulated = config['experiment'].get('noise_clients_per_round')
+  promises = path.is_file() or (_adds_noise(config) and not is_simulated)
+  privacy = _read_json(path) if path.is_file() else {}
+  caveats, epsilon = [*(privacy.get('caveats') or ())], math.nan
   if ledger.is_file():
     try:
-      charged = privacy_lib.read_ledger(ledger)
+      with warnings.catch_warnings():
+        # The run has said what is unusual of its δ.
+        warnings.simplefilter('ignore')
+        charged = privacy_lib.read_ledger(ledger)
       # A run that was killed may not have written down all of its caveats.
-      caveats, epsilon = charged.caveats, charged.epsilon
-      # What `tasks.train` writes of the plan; a program of one's own may not.
-      privacy = privacy_lib.plan_to_json(charged.plan, caveats)
+      caveats += charged.caveats
+      epsilon = charged.epsilon
+      plan = privacy_lib.plan_to_json(charged.plan, [*dict.fromkeys(caveats)])
+      changed = [key for key in _PLAN_KEYS if privacy.get(key) != plan[key]]
+      if privacy and changed:
+        notes.append(
+          f'privacy.json has another {", ".join(changed)} than the ledger, '
+          'which counts'
+        )
+      privacy |= plan
+      privacy.pop('actual_epsilon', None)
     except (OSError, ValueError) as error:
       notes.append(f'the ledger cannot be read: {error}')
-      caveats = ('what was charged is not known: the ledger cannot be read',)
-  if path.is_file():
-    privacy = _read_json(path)
-  if privacy is None:
-    # A simulation of the noise of other cohorts promises nothing.
-    is_simulated = config['experiment'].get('noise_clients_per_round')
-    if _adds_noise(config) and not is_simulated:
+      caveats.append(f'{_NOT_KNOWN}: the ledger cannot be read')
+  elif promises and 'drawn_seeds' in config:
+    # Not of the first runs of 0.2, which had no ledger.
+    caveats.append(f'{_NOT_KNOWN}: the ledger is missing')
+  if not privacy and not caveats:
+    if promises:
       notes.append('privacy.json is missing: nothing is known of its privacy')
     return {}, epsilon
-  needed = ('noise_multiplier', 'target_delta', 'sampling', 'epsilon')
-  absent = [key for key in needed if privacy.get(key) is None]
+  absent = [key for key in _NEEDED_KEYS if privacy.get(key) is None]
   if absent:
     notes.append(f'privacy.json does not say {", ".join(absent)}')
-  known = privacy.get('caveats') or ()
-  privacy['caveats'] = list(dict.fromkeys([*known, *caveats]))
+  privacy['caveats'] = [*dict.fromkeys(caveats)]
   described = privacy.get('description') or ''
   untold = [each for each in privacy['caveats'] if each not in described]
   if untold:
@@ -445,7 +485,11 @@ def _read_updates(directory: pathlib.Path, notes: list[str]) -> pd.DataFrame:
 
 
 def _mark_means(updates: pd.DataFrame) -> pd.DataFrame:
-  return updates.assign(is_mean=updates['client_id'] == _MEAN_UPDATE_ID)
+  """Adds `is_mean`: the last row of a round is the average, not a client."""
+  keys = [key for key in ('run', 't') if key in updates]
+  is_last = ~updates.duplicated(keys, keep='last')
+  is_mean = is_last & (updates['client_id'] == _MEAN_UPDATE_ID)
+  return updates.assign(is_mean=is_mean)
 
 
 def own_name(setting: str) -> str:

@@ -14,6 +14,7 @@ import json
 import math
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -47,6 +48,8 @@ SETTING_KEYS = (
 )
 # The round t of Figs. 1 and 2, 0 being the first; the appendix shows others.
 FIGURE_ROUND = 16
+# Data that are a part of other data have clients in common with them.
+_PART = re.compile('_(even|odd|digits)$')
 # The paper's quantity skew: 5 examples of each of 10 classes a client.
 _QUANTITY_SKEW_EXAMPLES = 50
 
@@ -198,12 +201,15 @@ class Runs(NamedTuple):
         `algorithm`, `algorithm_name`, `own_aggregator` (whether there is one),
         `is_audited` (there are canaries among the clients), `clips` (what c
         bounds: updates, models, gradients or nothing), `model`, `model_name`,
-        `num_parameters`, `data`, `is_iid` (whether the paper would call it so),
+        `num_parameters`, `is_norm_from_run` (whether another run gave c),
+        `data`, `population` (data whose clients these may be), `digest` (of
+        examples and split), `is_iid` (whether the paper would call it so),
         `split` (that in a word), `num_clients`, `num_test_examples`, `metric`,
         `noise_clients_per_round` (the P whose noise on the mean it simulates),
         `target_epsilon`, `clipping_norm`, `setting` (all of `SETTING_KEYS` as
-        text: runs with the same may be compared) and `series` (that without
-        seeds: runs with the same repeat each other);
+        text, the metric and the size of the test set: runs with the same may be
+        compared) and `series` (that without seeds: runs with the same repeat
+        each other);
       - what it came to: `rounds_done`, `is_complete`, `final_score` (of its
         metric; an accuracy in percent, of the test set or the part of it that
         the run evaluates), `clipped_fraction` (mean over rounds),
@@ -313,15 +319,16 @@ def _row(run: Run) -> dict[str, Any]:
   data, is_iid = run_files.own_name(settings['task']), _is_iid(settings)
   # Runs that are judged by different figures are not compared.
   values = {key: settings.get(key) for key in SETTING_KEYS}
-  values['metric'] = run.metric.name
-  rounds, scores = run.rounds, run.scores
+  values['metric'] = (settings.get('metrics') or [run.metric.name])[0]
+  values['num_test_examples'] = task.get('num_test_examples')
+  rounds = run.rounds
   rounds_done = int(rounds['round_num'].max()) if len(rounds) else 0
   exact = rounds[[*CLIENT_METRICS]].notna().any(axis=None) or len(run.updates)
   epsilon, paper_epsilon = _epsilons(run)
   numbers = {
     'noise_clients_per_round': settings.get('noise_clients_per_round'),
     'num_parameters': model.get('num_parameters'),
-    'num_clients': settings.get('num_clients') or task.get('num_clients'),
+    'num_clients': task.get('num_clients') or settings.get('num_clients'),
     'num_test_examples': task.get('num_test_examples'),
     'target_epsilon': settings.get('target_epsilon'),
     'clipping_norm': settings.get('clipping_norm')
@@ -342,19 +349,22 @@ def _row(run: Run) -> dict[str, Any]:
     'algorithm_name': f'{title} by {run_files.own_name(own)}' if own else title,
     'own_aggregator': bool(own),
     'is_audited': settings.get('audit_canaries') is not None,
+    'digest': task.get('digest') or '',
     'clips': known.clips if known else 'updates',
+    'is_norm_from_run': bool(config.get('clipping_norm_source')),
     'model': model['name'],
     'model_name': MODEL_NAMES.get(
       model['name'], run_files.own_name(model['name'])
     ),
     'data': DATA_NAMES.get(data, data),
+    'population': _PART.sub('', settings['task']),
     'is_iid': is_iid,
     'split': 'IID' if is_iid else 'non-IID',
     'metric': run.metric,
     **{key: run_files.to_number(value) for key, value in numbers.items()},
     'rounds_done': rounds_done,
     'is_complete': rounds_done >= settings['num_rounds'],
-    'final_score': float(scores.iloc[-1]) if len(scores) else math.nan,
+    'final_score': run.final_score,
     'clipped_fraction': rounds['clipped_fraction'].mean(),
     **_norms(run),
     'path': _path(run),
@@ -493,6 +503,9 @@ def _partner(
   if len(found) > 1:
     names = ', '.join(sorted(found.index))
     return None, f'more than one {title} run of the same setting: {names}'
+  digests = {found.iloc[0]['digest'], run['digest']} - {''}
+  if len(digests) > 1:
+    return None, f'{found.index[0]} has other data or another split'
   for partial in (found.iloc[0], run):
     if not partial['is_complete']:
       return None, f'{partial.name} is not finished'

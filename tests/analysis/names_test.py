@@ -53,6 +53,7 @@ def test_seeds_of_one_line_have_one_label_and_names_of_their_own(read_runs):
         seed=seed,
         # A threshold that is taken from a run of the same seed.
         clipping_norm=0.5 + 0.01 * seed,
+        described=run_folders.FROM_A_RUN,
         **settings,
       )
       for seed in (0, 1)
@@ -68,6 +69,27 @@ def test_seeds_of_one_line_have_one_label_and_names_of_their_own(read_runs):
     'DP-FedAvg, seed 1',
     'CE-FedAvg, seed 1',
   ]
+
+
+@pytest.mark.parametrize(
+  ('setting', 'values'),
+  [
+    ('target_epsilon', (8.0, 1.0)),
+    ('target_delta', (1e-6, 1e-2)),
+    ('sampling', ('poisson', 'fixed_size')),
+    ('clipping', ('fixed', 'adaptive')),
+    # Nothing says that it was taken from a run of the seed.
+    ('clipping_norm', (0.1, 5.0)),
+  ],
+)
+def test_other_settings_are_no_other_seed(read_runs, setting, values):
+  table = read_runs(
+    **{
+      f'{seed}': run_folders.PRIVATE | {'seed': seed, setting: value}
+      for seed, value in enumerate(values)
+    }
+  ).table
+  assert names.labels(table).nunique() == 2
 
 
 def test_a_program_and_an_unfinished_run_say_what_they_are(read_runs, tmp_path):

@@ -87,17 +87,18 @@ def test_figures_of_an_earlier_report_do_not_stay(read_runs, tmp_path):
   found, output = read_runs(**THREE), tmp_path / 'out'
   report.write_report(found, output)
   (output / 'mine.png').write_bytes(b'mine')
-  other = tmp_path / 'other'
-  other.mkdir()
-  (other / 'report.md').write_text('# Mine\n![a](updates_a.png)\n')
-  (other / 'updates_a.png').write_bytes(b'mine')
-  report.write_report(found, other)
-  assert (other / 'updates_a.png').exists()
   path = report.write_report(read_runs(dp=PRIVATE), output)
   pictures = re.findall(r'\]\(([^)]*)\)', path.read_text())
   left = {each.name for each in output.glob('*.png')}
   assert left == {*pictures, 'mine.png'}
   assert not any(name.startswith('updates') for name in left)
+
+
+def test_a_report_of_somebody_else_is_not_overwritten(read_runs, tmp_path):
+  (tmp_path / 'report.md').write_text('# Mine\n')
+  with pytest.raises(ValueError, match='`output` must be .* none of ours'):
+    report.write_report(read_runs(**THREE), tmp_path)
+  assert (tmp_path / 'report.md').read_text() == '# Mine\n'
 
 
 def test_same_runs_give_the_same_bytes(of_three, read_runs, tmp_path):
@@ -218,17 +219,120 @@ _SPLIT = '4 clients, 20 to 777 examples'
       ],
       ['nan'],
     ),
-    # A seed without a finite figure is no part of the mean.
+    # A seed without a finite figure is no part of the mean, and is named.
     (
       dict(
         a=dict(_LOSS, accuracies=(9.0, 2.0)),
         b=dict(_LOSS, accuracies=(9.0, float('inf')), seed=1),
         c=dict(_LOSS, accuracies=(9.0, 4.0), algorithm='ce_fed_avg'),
       ),
-      ['| FedAvg | 2.000 | – |', '| CE-FedAvg | 4.000 | 2.000 |'],
+      [
+        '| FedAvg | 2.000 | – |',
+        '| CE-FedAvg | 4.000 | 2.000 |',
+        'Not finite at the end, and in no mean: FedAvg, seed 1.',
+      ],
+      [],
+    ),
+    # The last evaluation counts, though an earlier one has a figure.
+    (
+      dict(a=dict(accuracies=(0.1, 0.95, ''), metrics={'test_loss': 1.0})),
+      ['No run has a finite test accuracy yet.', 'Not finite at the end'],
+      ['95.00', 'Not evaluated yet'],
+    ),
+    # A drop is of the seeds that both have; what lost a seed is not the best.
+    (
+      {
+        **{
+          f'a{seed}': dict(accuracies=(0.1, 0.9 + 0.01 * seed), seed=seed)
+          for seed in (0, 1)
+        },
+        **{
+          f'c{seed}': dict(
+            algorithm='ce_fed_avg', accuracies=(0.1, 0.8), seed=seed
+          )
+          for seed in (0, 1, 2)
+        },
+        **{
+          f'r{rate}': dict(
+            client_learning_rate=rate,
+            accuracies=(0.1, 0.85 if rate < 0.5 else 0.99),
+          )
+          for rate in (0.2, 0.3, 0.4, 0.5, 0.6)
+        },
+        'lost': dict(
+          client_learning_rate=0.5, seed=1, accuracies=(0.1,), num_rounds=1
+        ),
+        'nan': dict(
+          client_learning_rate=0.6,
+          seed=1,
+          accuracies=(0.1, ''),
+          metrics={'test_loss': 1.0},
+        ),
+      },
+      [
+        '10.50 (2 of the seeds) |',
+        '**Of 5 algorithms and settings, FedAvg, η_l = 0.1 has the best test '
+        'accuracy, 90.50 %;',
+      ],
+      [],
+    ),
+    # A large figure beside a small one takes no digit from it.
+    (
+      dict(
+        a=dict(_ERROR, accuracies=(8.0, 0.4139)),
+        b=dict(_ERROR, accuracies=(8.0, 30657.0), client_learning_rate=3.0),
+      ),
+      ['| FedAvg, η_l = 0.1 | 0.4139 |', '| FedAvg, η_l = 3 | 30657 |'],
+      [],
+    ),
+    # A name with "accuracy" need be no share, nor better when it is more.
+    (
+      dict(
+        a=dict(metric=('miss_accuracy', 'min'), accuracies=(0.9, 0.38)),
+        b=dict(
+          algorithm='ce_fed_avg',
+          metric=('miss_accuracy', 'min'),
+          accuracies=(0.9, 0.5),
+        ),
+      ),
+      ['CE-FedAvg: 0.5000, 0.1200 worse than FedAvg'],
+      ['points below'],
+    ),
+    (
+      dict(a=dict(metric=('accuracy_mm', 'min'), accuracies=(9.0, 2.445))),
+      ['FedAvg has a test accuracy mm of 2.445'],
+      ['left out'],
+    ),
+    # A part of the data has the same people.
+    (
+      dict(
+        exact=dict(task='mnist', partition='natural'),
+        private=dict(PRIVATE, task='mnist_even', partition='natural'),
+      ),
+      [_WARNING],
+      [],
+    ),
+    # Names are no mathematics, and their files differ.
+    (
+      {
+        'one': dict(task='a$x_{$b-1.npz'),
+        'two': dict(task='a$x_{$b_1.npz', seed=1),
+      },
+      [
+        '_b_1_npz_non_iid_label_skew.png)',
+        '_b_1_npz_non_iid_label_skew_2.png)',
+      ],
       [],
     ),
     (dict(a=dict(model_seed=0)), [], ['share their initial']),
+    (
+      {
+        f'{seed}': dict(seed=seed, model_seed=model)
+        for seed, model in enumerate((0, 0, 1))
+      },
+      ['The seeds of FedAvg share their initial model'],
+      [],
+    ),
     # The split is that of a run, and a period stands once.
     (
       {
@@ -372,17 +476,21 @@ def test_what_private_runs_spent_together_is_said_once(tmp_path):
       **PRIVATE | dict(privacy=PRIVACY | {'description': 'A promise.'}),
       seed=seed,
     )
-    for seed in (0, 1)
+    for seed in (0, 1, 2)
   ]
-  for folder in folders:
+  for folder in folders[:2]:
     with PrivacyLedger(folder / 'ledger.jsonl', PLAN) as ledger:
       ledger.charge(1, '0' * 64)
-  found = stats.read_folders(folders)
+  found = stats.read_folders(folders[:2])
   text = report.write_report(found, tmp_path / 'out').read_text()
   told = 'All private runs on EMNIST: Together, the 2 releases of 2 runs'
   assert text.count(told) == 1
-  assert text.count('A promise.') == 1
+  assert text.count('Training for 20 rounds satisfies') == 1
   assert ' '.join(report.summary(found).split()).count(told) == 1
+  # The sum says of which run it has nothing.
+  text = report.summary(stats.read_folders(folders))
+  lacking = 'What DP-FedAvg, seed 2 spent is not known: there is no ledger.'
+  assert lacking in ' '.join(text.split())
 
 
 def test_exact_figures_of_a_private_run_are_labelled(write):

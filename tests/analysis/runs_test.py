@@ -1,5 +1,6 @@
 """What the files of a run say, and which folder is no run."""
 
+import json
 import math
 import re
 
@@ -18,7 +19,11 @@ def test_reads_every_file_of_a_run(tmp_path):
     tmp_path / 'run',
     accuracies=(0.1, 0.5, 0.75),
     audit=run_folders.AUDIT,
-    updates={0: [('a', 2.0, '', 0.5)], 16: [('mean', 1.0, 60.0, 1.0)]},
+    updates={
+      # Ids that pandas and spreadsheets take for something else.
+      0: [('Miller, Anna', 2.0, '', 0.5), ('NA', 2.0, '', 0.5)],
+      16: [('mean', 1.0, 60.0, 1.0), ('mean', 1.0, 60.0, '')],
+    },
     **run_folders.PRIVATE,
   )
   run = runs.read_folder(folder)
@@ -26,9 +31,10 @@ def test_reads_every_file_of_a_run(tmp_path):
   assert run.settings['clients_per_round'] == 80
   assert run.privacy['noise_multiplier'] == 1.5
   assert run.scores.to_dict() == {0: 10.0, 1: 50.0, 2: 75.0}
-  assert run.updates['t'].to_list() == [0, 16]
+  assert run.updates['t'].to_list() == [0, 0, 16, 16]
+  assert run.updates['client_id'].to_list()[:2] == ['Miller, Anna', 'NA']
   assert math.isnan(run.updates['angle_degrees'][0])
-  assert run.updates['is_mean'].to_list() == [False, True]
+  assert run.updates['is_mean'].to_list() == [False, False, False, True]
   assert [each['num_canaries_in'] for each in run.audits] == [98]
 
 
@@ -144,18 +150,41 @@ def test_a_caveat_of_the_ledger_alone_takes_the_guarantee_away(tmp_path):
     ledger.add_caveats(['the data changed'])
   run = runs.read_folder(folder)
   assert run.privacy['caveats'] == ['the data changed']
-  assert run.privacy['description'] == (
-    'No guarantee as it was run: the data changed. The plan: A promise.'
+  assert run.privacy['description'].startswith(
+    'No guarantee as it was run: the data changed. The plan: Training for 20 '
   )
   # Whatever else the file says.
-  (folder / 'privacy.json').write_text('{}')
+  changed = privacy | {'noise_multiplier': 9.0, 'target_delta': 1e-9}
+  (folder / 'privacy.json').write_text(json.dumps(changed))
   run = runs.read_folder(folder)
   assert run.privacy['caveats'] == ['the data changed']
-  assert run.notes[0].startswith('privacy.json does not say')
-  (folder / 'ledger.jsonl').write_text('damaged\n')
-  run = runs.read_folder(folder)
-  assert 'what was charged is not known' in run.privacy['description']
-  assert 'the ledger cannot be read' in run.notes[0]
+  assert run.privacy['noise_multiplier'] == PLAN.noise_multiplier
+  assert run.privacy['epsilon'] == PLAN.epsilon
+  assert run.notes == (
+    'privacy.json has another noise_multiplier, target_delta than the ledger, '
+    'which counts',
+  )
+  for is_there in (True, False):
+    (folder / 'ledger.jsonl').write_text('damaged\n')
+    run = runs.read_folder(folder)
+    assert 'what was charged is not known' in run.privacy['description']
+    assert 'the ledger cannot be read' in run.notes[0]
+    assert run.is_private
+    if is_there:
+      (folder / 'privacy.json').unlink()
+
+
+@pytest.mark.parametrize('privacy', [run_folders.PRIVACY, None])
+def test_a_private_run_without_its_ledger_promises_nothing(tmp_path, privacy):
+  folder = run_folders.write_run(
+    tmp_path / 'run',
+    algorithm='dp_fed_avg',
+    privacy=privacy,
+    described={'drawn_seeds': {}},
+  )
+  assert runs.read_folder(folder).privacy['caveats'] == [
+    'what was charged is not known: the ledger is missing'
+  ]
 
 
 def test_damaged_update_and_audit_files_are_left_out_by_name(tmp_path):

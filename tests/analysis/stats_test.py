@@ -76,6 +76,10 @@ def test_iid_is_what_the_paper_calls_so(read_run, experiment, is_iid):
     ({'client_learning_rate': 0.2}, False),
     ({'compute_dtype': 'bfloat16'}, False),
     ({'metric': ('loss', 'min'), 'accuracies': (2.0, 1.0, 0.5)}, False),
+    # Other test examples, another function of the same name, other data.
+    ({'data': {'num_test_examples': 10}}, False),
+    ({'asked_metrics': ['other.py:accuracy']}, False),
+    ({'data': {'digest': 'other'}}, False),
     # What an older run does not say is the default.
     ({'compute_dtype': 'float32', 'local_step': 'sgd'}, True),
     # Of a partition that the run has not.
@@ -84,7 +88,9 @@ def test_iid_is_what_the_paper_calls_so(read_run, experiment, is_iid):
   ],
 )
 def test_runs_are_compared_within_one_setting(read_runs, setting, is_same):
-  found = read_runs(a=dict(), b=dict(algorithm='ce_fed_avg', **setting))
+  found = read_runs(
+    a=dict(data={'digest': 'one'}), b=dict(algorithm='ce_fed_avg', **setting)
+  )
   run = found.table.loc['b']
   assert (run['no_drop'] == '') == is_same
   assert math.isfinite(run['drop']) == is_same
