@@ -83,6 +83,10 @@ class StopReason(enum.Enum):
   STOPPED = 'stopped'
 
 
+# What was released decides on these.
+_BY_RELEASES = (StopReason.DIVERGED, StopReason.STOPPED)
+
+
 @dataclasses.dataclass(frozen=True)
 class TrainingResult:
   """How training ended.
@@ -243,6 +247,12 @@ class TrainingProgram:
           StopReason.FINISHED,
           f'Finished {words.count_rounds(self.num_rounds)}.',
         )
+        if self.ledger and self.ledger.num_releases and reason in _BY_RELEASES:
+          message += (
+            ' What was released decided on it, so that the epsilon of the '
+            'rounds that were run is no guarantee: count all '
+            f'{self.num_rounds}.'
+          )
     except Interrupted as e:
       interrupted = e
     except Exception as e:
@@ -410,11 +420,6 @@ class TrainingProgram:
     if not stops:
       return None
     message = f'Stopped after round {round_num}, as `should_stop` asked for.'
-    if self.ledger is not None:
-      message += (
-        f' What was released decided on it, so that the epsilon of {round_num} '
-        f'rounds is no guarantee: count all {self.num_rounds}.'
-      )
     return StopReason.STOPPED, message
 
   def _draw_and_run(self, state: Any, round_num: int) -> tuple[list[str], Any]:
