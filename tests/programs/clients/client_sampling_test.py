@@ -252,6 +252,12 @@ def test_a_sampler_of_ones_own_has_no_digest_but_its_own():
   [
     ('Poisson', dict(client_ids=[]), '`client_ids` must not be empty'),
     ('Poisson', dict(client_ids=['a', 'a']), '`client_ids` must be all diff'),
+    # One client in two spellings would count twice in a cohort.
+    ('Poisson', dict(client_ids=['a', b'a']), '`client_ids` must be all diff'),
+    ('FixedSize', dict(client_ids=[1, '1']), '`client_ids` must be all diff'),
+    ('Poisson', dict(client_ids=['a', 'a ']), "in one way, found 'a' and 'a '"),
+    ('Poisson', dict(client_ids=[1, '01']), "in one way, found '1' and '01'"),
+    ('Poisson', dict(client_ids=['\u00e9', 'e\u0301']), 'an id in one way'),
     *(
       (
         'Poisson',

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_clipping import argument_checks
+from tff_clipping import argument_checks, id_forms
 from tff_clipping.privacy import BasePlan
 from tff_clipping.privacy.accounting import ranges
 
@@ -42,23 +42,32 @@ class ClientSampler(abc.ABC):
     """Initializes the sampler.
 
     Args:
-      client_ids: The population, all ids different. Another order gives other
-        cohorts.
+      client_ids: The population, all ids different, also to one who reads them
+        (`id_forms.SeenIds`). Another order gives other cohorts.
       seed: The seed of the run's cohorts, not negative. If the cohorts are
         secret: a number that nobody else knows, such as
         `secrets.randbits(128)`.
 
     Raises:
       TypeError: If `client_ids` have no order, or `seed` is not an integer.
-      ValueError: If the population is empty or has a client twice, or `seed` is
-        negative.
+      ValueError: If the population is empty or has a client twice, perhaps in
+        two spellings, or `seed` is negative.
     """
     _check_ids(client_ids)
     self.client_ids = tuple(client_ids)
     if not self.client_ids:
       raise ValueError('`client_ids` must not be empty.')
-    if len(set(self.client_ids)) != len(self.client_ids):
-      raise ValueError('`client_ids` must be all different.')
+    forms, seen = id_forms.SeenIds('client_ids'), set()
+    for client_id in self.client_ids:
+      text = str(client_id)
+      if isinstance(client_id, bytes):
+        text = client_id.decode(errors='surrogateescape')
+      if text in seen:
+        raise ValueError(
+          f'`client_ids` must be all different, found {client_id!r} again.'
+        )
+      seen.add(text)
+      forms.add(text)
     self._seed = argument_checks.check_integer('seed', seed, at_least=0)
 
   @property
