@@ -10,6 +10,7 @@ import tensorflow_federated as tff
 
 from tff_clipping import aggregators, learning, privacy, programs
 from tff_clipping.aggregators.noise import keys as noise_keys
+from tff_clipping.privacy.ledger import ledger_file
 
 _N, _P, _T = 40, 10, 4
 _BUDGET = dict(
@@ -245,10 +246,38 @@ def test_a_run_whose_ledger_is_lost_does_not_begin_again_on_its_cohorts(
   assert kept == _build(tmp_path, store).seed
   (tmp_path / 'settings.json').touch()
   (tmp_path / 'ledger.jsonl').unlink()
+  (tmp_path / 'checkpoints').mkdir()
+  (tmp_path / 'checkpoints' / '00000001_round_1.state').touch()
   with pytest.raises(ValueError, match='`folder` must have the ledger of its'):
     _build(tmp_path, store)
   (tmp_path / 'settings.json').unlink()
   assert _build(tmp_path, store).seed != kept
+
+
+@pytest.mark.usefixtures('is_not_built')
+@pytest.mark.parametrize('left', [None, b'', b'{"line":1,"ki'])
+def test_a_program_that_is_killed_before_its_ledger_has_a_line_begins_again(
+  tmp_path, store, monkeypatch, left
+):
+  ledger = tmp_path / 'ledger.jsonl'
+
+  def leave(self, content):
+    ledger.write_bytes(left or b'')
+    raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch:
+    patch.setattr(ledger_file.LedgerFile, 'append', leave)
+    with pytest.raises(KeyboardInterrupt):
+      _build(tmp_path, store).open_ledger()
+  if left is None:
+    ledger.unlink()
+    (tmp_path / 'ledger.jsonl.seal').unlink()
+  assert (tmp_path / 'settings.json').exists()
+  # What was not begun has no settings that it must keep.
+  program = _build(tmp_path, store, clipping_norm=0.3)
+  with program.open_ledger() as opened:
+    assert opened.num_releases == 0
+  assert _build(tmp_path, store).seed == program.seed
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tff_clipping import (
   storage_errors,
 )
 from tff_clipping.learning.steps import LocalStep, Sgd
-from tff_clipping.privacy.ledger import ledger_contents
+from tff_clipping.privacy.ledger import ledger_contents, ledger_file
 from tff_clipping.privacy.ledger.ledger import PrivacyLedger
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.plan import PrivacyPlan
@@ -41,6 +41,7 @@ Clients: TypeAlias = (
 _LEDGER = 'ledger.jsonl'
 _SETTINGS = 'settings.json'
 _SEED = 'sampling_seed'
+_OUTCOMES = 'checkpoints'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,7 +78,7 @@ class PrivateProgram:
       LedgerInUseError, DamagedLedgerError: As `PrivacyLedger`.
       StorageError: If a file could not be written.
     """
-    if not (self.folder / _LEDGER).exists():
+    if not _has_plan(self.folder / _LEDGER):
       self._write_kept()
     ledger = PrivacyLedger(self.folder / _LEDGER, self.plan)
     try:
@@ -120,7 +121,7 @@ class PrivateProgram:
         process=self.process,
         sampler=self.sampler,
         num_rounds=self.plan.num_rounds,
-        checkpoints=Checkpoints(self.folder / 'checkpoints'),
+        checkpoints=Checkpoints(self.folder / _OUTCOMES),
         watchers=[
           MetricsFiles(
             self.folder / 'metrics.csv',
@@ -227,7 +228,7 @@ def build_private_program(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     seed = secrets.randbits(128)
     # Without a ledger, nothing is begun again on the cohorts of a kept seed.
-    if (folder / _LEDGER).exists() and (folder / _SEED).exists():
+    if _has_plan(folder / _LEDGER) and (folder / _SEED).exists():
       seed = int((folder / _SEED).read_text())
     if isinstance(clients, tff.simulation.datasets.ClientData):
       clients = client_store.write_client_data(folder, 'clients', clients)
@@ -279,15 +280,23 @@ def _described(setting: Any) -> str:
   return re.sub(' at 0x[0-9a-f]+', '', repr(setting))
 
 
+def _has_plan(path: pathlib.Path) -> bool:
+  """Returns whether a ledger is there, with its first line."""
+  return path.exists() and bool(ledger_file.read_lines(path)[0])
+
+
 def _check_settings(folder: pathlib.Path, settings: Mapping[str, Any]) -> None:
   """Refuses other settings than those of the rounds that were charged.
 
-  A run that was begun by the five parts by hand has no file of settings.
+  A run that was begun by the five parts by hand has no file of settings. A
+  program that was killed before its ledger had a line has no outcome either.
   """
   ledger, path = folder / _LEDGER, folder / _SETTINGS
   if not path.exists():
     return
-  if not ledger.exists():  # It was there before the settings.
+  if not _has_plan(ledger):
+    if not [*(folder / _OUTCOMES).glob('*')]:
+      return
     raise ValueError(
       f'`folder` must have the ledger of its run, found {path} without '
       f'{ledger.name}: give the ledger back, or take another `folder`.'
