@@ -230,6 +230,8 @@ def test_a_run_that_gave_the_clipping_norm_and_is_gone_is_not_left_out(
   tmp_path,
 ):
   first, second, third = _chain(tmp_path)
+  copy = shutil.copytree(first.parent, tmp_path / 'copy') / first.name
+  assert 'began as one' in spending.describe_ledgers([copy, third])
   moved = first.parent.rename(tmp_path / 'moved') / first.name
   for given in ([third], [second, third]):
     assert spending.describe_ledgers(given) == (

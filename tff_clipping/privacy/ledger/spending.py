@@ -105,7 +105,8 @@ def read_with_sources(
     while (source := _find_source(chain[0].path)) is not None:
       path, run_id = source
       moved = [each for each in given if each.run_id == run_id is not None]
-      before = moved[0] if moved else read_source(path, run_id)
+      # A copy that is given, with the run still there, is refused as a copy.
+      before = read_source(path, run_id) or (moved[0] if moved else None)
       if before is None:
         raise ValueError(
           f'the run that gave {chain[0].path.parent} its clipping norm is '
