@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tasks import algorithms
 from tasks.config import Config
 from tasks.running.folder import RunFolder
 from tff_clipping import privacy
@@ -68,7 +69,7 @@ def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
   kept = (saved or {}).get('clipping_norm_source')
   if kept is not None:
     source = Source(saved['experiment']['clipping_norm'], **kept)
-    return _find_again(source, config.clipping_norm_from)
+    return _find_again(source, config)
   if config.clipping_norm_from is None:
     return None
   folder = RunFolder(config.clipping_norm_from)
@@ -118,14 +119,15 @@ def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
   return source
 
 
-def _find_again(source: Source, folder: str | None) -> Source:
+def _find_again(source: Source, config: Config) -> Source:
   """Returns the source of a run that goes on, where its ledger is now.
 
-  What the run of that ledger cost counts. If it was moved, `folder` has it.
+  What a private run states has the cost of the run with that ledger. If that
+  was moved, `clipping_norm_from` has it.
   """
-  if source.ledger is None:
+  if source.ledger is None or not algorithms.is_private(config):
     return source
-  places = [source.ledger]
+  places, folder = [source.ledger], config.clipping_norm_from
   if folder is not None and source.run_id is not None:
     places.append(str(RunFolder(folder).ledger.absolute()))
   for ledger in places:

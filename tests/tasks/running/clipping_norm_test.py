@@ -98,10 +98,15 @@ def test_a_run_whose_updates_have_other_norms_is_warned_of(
 
 
 def test_a_run_that_goes_on_has_the_norm_of_its_beginning():
-  saved = dict(
-    experiment={'clipping_norm': 0.25},
-    clipping_norm_source={'exact': 'a figure', 'ledger': None},
-  )
-  found = clipping_norm.find(_MINE, saved)
-  assert (found.norm, found.exact) == (0.25, 'a figure')
+  for source in (
+    {'exact': 'a figure', 'ledger': None},
+    # It is gone, and what it cost counts for private runs alone.
+    {'exact': None, 'ledger': 'gone/ledger.jsonl', 'run_id': 'a1'},
+  ):
+    saved = dict(
+      experiment={'clipping_norm': 0.25}, clipping_norm_source=source
+    )
+    found = clipping_norm.find(_MINE, saved)
+    assert (found.norm, found.exact) == (0.25, source['exact'])
+    assert found.ledger == source['ledger']
   assert clipping_norm.find(_MINE, None) is None
