@@ -247,3 +247,7 @@ def test_a_run_that_gave_the_clipping_norm_and_is_gone_is_not_left_out(
   charge(first, [1])
   for given in ([third], [first, second, third]):
     assert 'is not known: ' in spending.describe_ledgers(given)
+  with pytest.raises(ValueError, match='its clipping norm is missing'):
+    privacy.compute_spending([*map(privacy.read_ledger, (first, second))])
+  every = spending.describe_ledgers([first, moved, second, third])
+  assert every.startswith('Together, the 48 releases of 4 runs')

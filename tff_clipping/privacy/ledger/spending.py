@@ -26,12 +26,14 @@ def compute_spending(
     target_delta: As in `compose_together`.
 
   Raises:
-    ValueError: If there is no ledger, a ledger is given twice, or two runs drew
-      cohorts by one seed, of which those of one are secret.
+    ValueError: If there is no ledger, a ledger is given twice, two runs drew
+      cohorts by one seed, of which those of one are secret, or one is in the
+      place of the run that gave another its clipping norm.
   """
   if not ledgers:
     raise ValueError('`ledgers` must be at least one, found none.')
   _check_different(ledgers)
+  _check_sources(ledgers)
   return together.compose_together(
     [(each.plan, each.num_releases) for each in ledgers], target_delta
   )
@@ -108,10 +110,7 @@ def read_with_sources(
       # A copy that is given, with the run still there, is refused as a copy.
       before = read_source(path, run_id) or (moved[0] if moved else None)
       if before is None:
-        raise ValueError(
-          f'the run that gave {chain[0].path.parent} its clipping norm is '
-          f'missing, found no ledger or that of another run at {path}.'
-        )
+        raise _missing(chain[0], path)
       if before in chain:
         break
       chain.insert(0, before)
@@ -203,6 +202,30 @@ def _check_different(
         f'found one seed in {paths}: what both released of a cohort costs more '
         'than releases of independent ones.'
       )
+
+
+def _check_sources(
+  ledgers: Sequence[ledger_contents.LedgerContents],
+) -> None:
+  """Raises if a run is in the place of one that gave a norm, and is missing."""
+  paths = [each.path.resolve() for each in ledgers]
+  given = [None, *[each.run_id for each in ledgers]]
+  for ledger in ledgers:
+    source = _find_source(ledger.path)
+    if source is None:
+      continue
+    path, run_id = source
+    if path.resolve() in paths and run_id not in given:
+      raise _missing(ledger, path)
+
+
+def _missing(
+  ledger: ledger_contents.LedgerContents, path: pathlib.Path
+) -> ValueError:
+  return ValueError(
+    f'the run that gave {ledger.path.parent} its clipping norm is missing, '
+    f'found no ledger or that of another run at {path}.'
+  )
 
 
 def _has_secret_cohorts(ledger: ledger_contents.LedgerContents) -> bool:
