@@ -273,9 +273,7 @@ def _find_by_name(argument: str, name: str, module: Any) -> Any:
   return found
 
 
-def _find_metric(
-  source: str | Callable,
-) -> tf.keras.metrics.Metric | Callable[[np.ndarray, np.ndarray], float]:
+def _find_metric(source: str | Callable) -> Any:
   """Returns what a `TestMetric` counts."""
   short = _squeeze(source)
   if short in _OF_ALL:
