@@ -112,7 +112,7 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> dict[str, Any]:
     'num_rounds': plan.num_rounds,
     'permitted_rounds': plan.permitted_rounds,
     'epsilon': ledger.epsilon,
-    'planned_epsilon': ledger.promised.epsilon,
+    'planned_epsilon': plan.epsilon_after(plan.permitted_rounds),
     'target_epsilon': plan.target_epsilon,
     'clipping_norm_from': [*map(str, spending.find_sources(ledger.path))],
     'caveats': list(ledger.caveats),
