@@ -80,9 +80,10 @@ def _check_work(**kept):
   'dtype',
   [np.float32, ml_dtypes.bfloat16, np.complex64, np.int32, np.bool_, np.str_],
 )
-def test_work_that_keeps_a_vector_is_refused(dtype):
+@pytest.mark.parametrize('name', ['kept', 'previous_model'])
+def test_work_that_keeps_a_vector_is_refused(dtype, name):
   with pytest.raises(ValueError, match='no second aggregate'):
-    _check_work(kept=tff.TensorType(dtype, [2]))
+    _check_work(**{name: tff.TensorType(dtype, [2])})
 
 
 @pytest.mark.parametrize('dtype', [np.float32, np.complex64, np.bool_])

@@ -12,17 +12,14 @@ import numpy as np
 import tensorflow_federated as tff
 import tree
 
+from tff_clipping.learning.fed_avg_round import ClientWorkState
 from tff_clipping.privacy import BasePlan
 from tff_clipping.programs.clients import client_states
 
-# What the clients' work of `tff_clipping.learning`, and of no other process,
-# keeps to measure angles, a model that was released, and what it makes of
-# releases for clients that keep something.
-_OF_RELEASES = frozenset(['previous_model', 'made_of_releases'])
 # Scalars that the optimizers of TFF keep, and that no round changes.
-_HPARAMS = frozenset(
-  ['learning_rate', 'momentum', 'decay', 'beta_1', 'beta_2', 'epsilon']
-  + ['weight_decay']
+_HPARAMS = (
+  *('learning_rate', 'momentum', 'decay', 'weight_decay'),
+  *('beta_1', 'beta_2', 'epsilon'),
 )
 # Under these, what a client keeps costs nothing: the cohorts are public, or
 # each client joins by coins that no other client's depend on.
@@ -54,7 +51,10 @@ def check_process(
     )
   state = process.state_type.member
   work = getattr(state, 'client_work', None)
-  if not all(_may_be_public(name, kept) for name, kept in _fields(work)):
+  # Ours keeps a model that was released, and what it makes of releases.
+  is_ours = getattr(work, 'python_container', None) is ClientWorkState
+  kept_at_server = () if is_ours else _fields(work)
+  if not all(_may_be_public(name, kept) for name, kept in kept_at_server):
     raise ValueError(
       "`process` must keep no second aggregate of the clients' data, for which "
       "the plan does not charge, found the state of the clients' work "
@@ -75,7 +75,8 @@ def check_process(
       'tells who took part in earlier rounds, and no amplification by that '
       'sampling is proved then. Take poisson, or cohorts that are public.'
     )
-  _warn_of_untrained(state)
+  if not is_ours:  # Ours refuses a model whose steps would change them.
+    _warn_of_untrained(state)
 
 
 def take_id(client_id: str) -> str:
@@ -134,20 +135,16 @@ def check_round(before: Any, after: Any) -> None:
 def _constants(state: Any) -> Iterator[tuple[tuple, np.ndarray]]:
   """Yields what `check_round` compares in a state, with its path."""
   model = getattr(state, 'global_model_weights', None)
-  kept = {
-    'client_work': getattr(state, 'client_work', ()),
-    'non_trainable': getattr(model, 'non_trainable', ()),
-  }
+  work = getattr(state, 'client_work', ())
+  if isinstance(work, ClientWorkState):
+    work = work.round_num
+  untrained = getattr(model, 'non_trainable', ())
+  kept = {'client_work': work, 'non_trainable': untrained}
   for path, leaf in tree.flatten_with_path(kept):
-    if _OF_RELEASES.isdisjoint(path):
-      yield path, np.asarray(leaf)
+    yield path, np.asarray(leaf)
 
 
 def _warn_of_untrained(state: tff.Type) -> None:
-  work = getattr(state, 'client_work', None)
-  if work is not None and hasattr(work, 'previous_model'):
-    # It refuses a model whose steps would change them.
-    return
   model = getattr(state, 'global_model_weights', None)
   variables = list(_fields(getattr(model, 'non_trainable', None)))
   if variables:
@@ -173,10 +170,9 @@ def _may_be_public(name: str, kept: tff.Type) -> bool:
 def _fields(
   kept: tff.Type | None, name: str = ''
 ) -> Iterator[tuple[str, tff.Type]]:
-  """Yields the fields of a state, but for what is made of releases."""
+  """Yields the tensors of a state, with the innermost name of each."""
   if isinstance(kept, tff.StructType):
     for inner, element in tff.structure.iter_elements(kept):
-      if inner not in _OF_RELEASES:
-        yield from _fields(element, inner or '')
+      yield from _fields(element, inner or '')
   elif kept is not None:
     yield name, kept
