@@ -56,7 +56,7 @@ def test_the_typical_loss_is_no_smaller_where_nearly_all_are_clipped(capsys):
   _load('typical_loss')['main']([])
   printed = capsys.readouterr().out
   losses = re.search(
-    r'ε = 1.5: ([\d.]+), where all are clipped (.*?) ', printed
+    r'ε = 1.5: ([\d.]+), where all are clipped ([\d.]+)', printed
   )
   typical, of_all = map(float, losses.groups())
   assert 1.5 < typical <= of_all
