@@ -21,7 +21,7 @@ import pandas as pd
 from absl import app, flags
 
 from analysis import figures, markup, names, stats
-from analysis.runs import METRIC_COLUMNS, Metric, Run
+from analysis.runs import Metric, Run
 from tff_clipping.privacy.ledger import spending
 
 _OUTPUT = flags.DEFINE_string(
@@ -446,7 +446,7 @@ def _other_scores(run: Run) -> dict[str, str]:
   """The last values of metrics that do not decide, by their headings."""
   told = {}
   for column, values in run.rounds.items():
-    known = column in METRIC_COLUMNS or column == run.metric.column
+    known = column in ('test_loss', run.metric.column)
     last = values.dropna().tail(1)
     if column.startswith('test_') and not known and len(last):
       other = Metric(column.removeprefix('test_'))

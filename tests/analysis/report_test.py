@@ -219,6 +219,17 @@ _SPLIT = '4 clients, 20 to 777 examples'
       ],
       ['nan'],
     ),
+    (
+      dict(
+        a=dict(
+          metric=('perplexity', 'min'),
+          accuracies=(8.0, 2.5),
+          metrics={'test_accuracy': 0.75},
+        )
+      ),
+      ['| Test perplexity | Test accuracy (%) |', '| 2.500 | 75.00 |'],
+      [],
+    ),
     # A seed without a finite figure is no part of the mean, and is named.
     (
       dict(

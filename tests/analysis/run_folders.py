@@ -140,7 +140,8 @@ def write_run(
   ]
   columns = [*METRIC_COLUMNS, score, *(metrics or ())]
   # In a folder, the metric that decides is the only one.
-  columns = [x for x in columns if x != 'test_accuracy' or x == score]
+  shown = {score, *(metrics or ())}
+  columns = [x for x in columns if x != 'test_accuracy' or x in shown]
   _write_csv(directory / 'metrics.csv', lines, columns)
   columns = ['client_id', 'update_norm', 'angle_degrees', 'clip_factor']
   for t, clients in (updates or {}).items():
