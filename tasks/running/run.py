@@ -32,6 +32,7 @@ from tff_clipping.programs.clients import client_states, client_store
 from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training.metrics_files import MetricsFiles
 from tff_clipping.programs.training.training_program import (
+  StopReason,
   TrainingProgram,
   TrainingResult,
 )
@@ -197,7 +198,10 @@ def run(
       shown = []
       if run_audit is not None and result.interrupted is None:
         shown = _audit(run_audit, process, result)
-      sentences = [result.message, *shown, *of_privacy.describe(ledger)]
+      # What was released decides where a run diverges.
+      is_planned = result.reason is not StopReason.DIVERGED
+      said = of_privacy.describe(ledger, is_planned=is_planned)
+      sentences = [result.message, *shown, *said]
     result = dataclasses.replace(result, message=' '.join(sentences))
     if result.interrupted is None:
       if result.state is not None:

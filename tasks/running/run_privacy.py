@@ -60,8 +60,16 @@ class RunPrivacy:
         raise
       self._write(ledger)
 
-  def describe(self, ledger: privacy.PrivacyLedger | None) -> list[str]:
-    """Returns what was charged, and what takes the guarantee away."""
+  def describe(
+    self, ledger: privacy.PrivacyLedger | None, *, is_planned: bool
+  ) -> list[str]:
+    """Returns what was charged, and what takes the guarantee away.
+
+    Args:
+      ledger: The ledger; `None` for a run without.
+      is_planned: Whether the number of rounds was fixed before: if releases
+        decided on it, all rounds of the plan count.
+    """
     if self.config.noise_clients_per_round is not None:
       return [
         'No guarantee: a simulation of the noise that '
@@ -71,10 +79,17 @@ class RunPrivacy:
       return []
     said = []
     if ledger.num_releases:
+      plan, rounds = ledger.plan, ledger.num_releases
+      if not is_planned:
+        rounds = max(rounds, plan.num_rounds)
       charged = words.state_guarantee(
-        ledger.epsilon, ledger.plan.target_delta, ledger.plan.relation
+        plan.epsilon_after(rounds), plan.target_delta, plan.relation
       )
-      said.append(f'Charged: {charged}.')
+      said.append(
+        f'Charged: {charged}.'
+        if is_planned
+        else f'All {rounds} rounds: {charged}.'
+      )
     said += self._describe_paper()
     said += self._describe_source()
     if ledger.caveats:

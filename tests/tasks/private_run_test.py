@@ -59,6 +59,20 @@ def test_a_private_run_says_what_it_satisfies_and_keeps_its_secrets(
   assert privacy.read_ledger(tmp_path / 'run').num_releases == 2
 
 
+def test_a_private_run_that_diverges_promises_all_its_rounds(
+  tmp_path, cache_dir
+):
+  # What was released decided where it ends.
+  result = _run(
+    tmp_path / 'run', cache_dir, clipping_norm=1e19, server_learning_rate=3e38
+  )
+  plan = read_json(tmp_path / 'run' / 'privacy.json')
+  epsilon = rounding.format_up(plan['epsilon'])
+  assert result.round_num < 2
+  assert f'All 2 rounds: ({epsilon}, 0.001)-differential' in result.message
+  assert 'Charged' not in result.message
+
+
 @pytest.mark.slow
 def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
   tmp_path, cache_dir

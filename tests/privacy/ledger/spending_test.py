@@ -122,6 +122,7 @@ def test_a_copy_of_a_ledger_that_went_on_is_refused(tmp_path):
     # Who knows the public cohorts knows more of the secret ones.
     ([GROUPED, CORRELATED], ['a', 'a'], 'refused'),
     ([GROUPED, CORRELATED], ['a', 'b'], []),
+    ([GROUPED, CORRELATED], ['a', None], ['1']),
   ],
 )
 def test_cohorts_of_one_seed_are_refused_and_of_an_unknown_one_named(

@@ -168,14 +168,17 @@ def find_assumed_independent(
 ) -> tuple[pathlib.Path, ...]:
   """Returns the ledgers whose cohorts may not be independent of the others.
 
-  If several ledgers have secret cohorts, these are those without a seed.
+  If several ledgers have drawn cohorts, and those of one are secret, these are
+  the ledgers without a seed.
   """
-  secret = [
-    each for each in ledgers if each.num_releases and _has_secret_cohorts(each)
+  drawn = [
+    each
+    for each in ledgers
+    if each.num_releases and each.plan.sampling != 'none'
   ]
-  if len(secret) < 2:
+  if len(drawn) < 2 or not any(map(_has_secret_cohorts, drawn)):
     return ()
-  return tuple(each.path for each in secret if not each.seeds)
+  return tuple(each.path for each in drawn if not each.seeds)
 
 
 def _check_different(
