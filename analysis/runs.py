@@ -422,7 +422,7 @@ def _read_privacy(
       notes.append(f'the ledger cannot be read: {error}')
       caveats.append(f'{_NOT_KNOWN}: the ledger cannot be read')
   elif promises and 'drawn_seeds' in config:
-    # Not of the first runs of 0.2, which had no ledger.
+    # Older folders may be from before there was a ledger.
     caveats.append(f'{_NOT_KNOWN}: the ledger is missing')
   if not privacy and not caveats:
     if promises:
