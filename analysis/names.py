@@ -72,6 +72,8 @@ def labels(table: pd.DataFrame, by: str = '') -> pd.Series:
   found = found + rounds.where(~table['is_complete'], '')
   point = table[by].astype(str) if by else ''
   same = (found + table['setting'] + point).duplicated(keep=False)
+  # What differs in something that no name tells, such as the test set.
+  same |= table['series'].groupby(found).transform('nunique') > 1
   return found.where(~same, found + ' (' + table['folder'] + ')')
 
 

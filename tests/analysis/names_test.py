@@ -80,6 +80,9 @@ def test_seeds_of_one_line_have_one_label_and_names_of_their_own(read_runs):
     ('clipping', ('fixed', 'adaptive')),
     # Nothing says that it was taken from a run of the seed.
     ('clipping_norm', (0.1, 5.0)),
+    # Tested on other examples, or by another function of the same name.
+    ('data', ({'num_test_examples': 10}, {'num_test_examples': 1000})),
+    ('asked_metrics', (['a.py:accuracy'], ['b.py:accuracy'])),
   ],
 )
 def test_other_settings_are_no_other_seed(read_runs, setting, values):
