@@ -85,7 +85,10 @@ def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
 
 def _line(name: str, run: run_files.Run) -> str:
   """A run as a line of JSON."""
-  line = {'name': name, 'config': run.config}
+  experiment = dict(run.config['experiment'])
+  # Data of one's own by their name, not by a folder of this machine.
+  experiment['task'] = run_files.own_name(experiment['task'])
+  line = {'name': name, 'config': {**run.config, 'experiment': experiment}}
   more = {'privacy': run.privacy, 'audits': run.audits}
   line |= {key: value for key, value in more.items() if value}
   return json.dumps(line, ensure_ascii=False)
