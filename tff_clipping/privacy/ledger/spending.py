@@ -106,7 +106,7 @@ def read_with_sources(
     chain = [ledger]
     while (source := _find_source(chain[0].path)) is not None:
       path, run_id = source
-      moved = [each for each in given if each.run_id == run_id is not None]
+      moved = [each for each in given if run_id and each.run_id == run_id]
       # A copy that is given, with the run still there, is refused as a copy.
       before = read_source(path, run_id) or (moved[0] if moved else None)
       if before is None:
