@@ -315,6 +315,17 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path, manifest):
     client_store.ClientStore(tmp_path)
 
 
+@pytest.mark.parametrize('name', ['run[1]', 'run\\1'])
+def test_a_path_that_tensorflow_takes_for_a_pattern_is_refused(tmp_path, name):
+  store = _write(tmp_path)
+  with pytest.raises(client_store.ClientStoreError, match='must have no'):
+    _write(tmp_path / name)
+  assert not (tmp_path / name).exists()
+  moved = store.path.rename(tmp_path / name)
+  with pytest.raises(client_store.ClientStoreError, match='must have no'):
+    client_store.ClientStore(moved)
+
+
 def test_preprocessing_that_drops_examples_of_a_client_fails(tmp_path):
   clients = _write(tmp_path).preprocess(
     lambda row: {

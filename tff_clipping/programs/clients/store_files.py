@@ -48,6 +48,8 @@ _CLIENT_IDS = 'clients/client_ids'
 _NUM_EXAMPLES = 'clients/num_examples'
 # A folder that is being written; see `_new_folder`.
 _NEW_FOLDER = re.compile(r'\..*-[0-9a-f]{16}-[0-9a-f]{16}')
+# Characters of patterns that do not stand for themselves.
+_PATTERN = re.compile(r'[\[\\]')
 # The number of examples, of int64, as all numbers with the low byte first.
 _COUNT = np.dtype('<i8')
 
@@ -106,8 +108,9 @@ def open_folder(
 
   Raises:
     ClientStoreError: If `write_folder` did not make it, or a file is missing or
-      not of the size that was written.
+      not of the size that was written; or if TensorFlow cannot read the path.
   """
+  _check_path(path)
   try:
     manifest = json.loads((path / _MANIFEST).read_text())
     if manifest['format'] != FORMAT:
@@ -142,6 +145,7 @@ def write_folder(
   path: pathlib.Path, features: Features, clients: Clients
 ) -> None:
   """Writes a folder, unless it is there already."""
+  _check_path(path)
   if path.exists():
     return
   with storage_errors.writing(f'The clients in {path}'):
@@ -174,6 +178,16 @@ def byte_ranges(
     places[feature] = start, size
     start += size
   return places
+
+
+def _check_path(path: pathlib.Path) -> None:
+  """Raises `ClientStoreError` for a path that TensorFlow does not find."""
+  if _PATTERN.search(os.fspath(path)):
+    raise ClientStoreError(
+      'The path of a client store must have no [ and no backslash, which '
+      f'TensorFlow takes for the pattern of a name, found {path}: use another '
+      'folder.'
+    )
 
 
 def _pack_clients(path: pathlib.Path, clients: Clients) -> None:
