@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import dataclasses
 import logging
 import math
 import os
@@ -64,6 +65,23 @@ def test_a_new_program_goes_on_with_the_file(path):
     '0,7,0.5,nan,',
     '1,7,0.5,nan,0.25',
   ]
+
+
+def test_a_round_that_is_recorded_again_keeps_what_is_not_measured_anew(path):
+  measured = dict(accuracy=0.25, test_loss=1.0, norm=3.0)
+  for round_num in (1, 2, 3):
+    done = _round(round_num, **measured)
+    files = metrics_files.MetricsFiles(path)
+    files.record(dataclasses.replace(done, model_before=list))
+  # The outcomes of round 3 are lost.
+  again = _round(2, accuracy=0.5, test_loss=math.nan)
+  metrics_files.MetricsFiles(path).record(again)
+  lines = path.read_text().split()
+  assert lines[1:] == ['1,0.25,3.0,1.0', '2,0.5,3.0,1.0']
+  # A round that is run again is another one.
+  files = metrics_files.MetricsFiles(path)
+  files.record(dataclasses.replace(again, model_before=list))
+  assert path.read_text().split()[1:] == [lines[1], '2,0.5,,nan']
 
 
 def test_each_release_adds_a_line_and_leaves_the_others(path):

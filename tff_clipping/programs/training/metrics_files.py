@@ -33,7 +33,9 @@ class MetricsFiles(RoundWatcher):
   crash cut short is dropped when the file is opened again.
 
   A round that comes again replaces all rows from this round on. But round 0
-  never replaces rows of later rounds: it belongs to another run.
+  never replaces rows of later rounds: it belongs to another run. And where a
+  run goes on and only records its last round again, what was not measured anew
+  stays in the row.
 
   The log shows the metrics from the verbosity of INFO on.
   """
@@ -81,7 +83,7 @@ class MetricsFiles(RoundWatcher):
         of rounds.
     """
     with storage_errors.writing(f'The metrics of round {done.round_num}'):
-      self._write_row(done.round_num, done.metrics)
+      self._write_row(done)
       _LOGGER.info('Round %d: %s', done.round_num, dict(done.metrics))
       if self._writer is not None:
         with self._writer.as_default():
@@ -98,7 +100,8 @@ class MetricsFiles(RoundWatcher):
     with storage_errors.writing('The metrics'):
       atomic_files.sync(self._path)
 
-  def _write_row(self, round_num: int, metrics: Mapping[str, Any]) -> None:
+  def _write_row(self, done: Round) -> None:
+    round_num = done.round_num
     last = self._rows[-1][_KEY] if self._rows else 0
     if round_num == 0 and last > 0:
       raise storage_errors.StorageError(
@@ -108,9 +111,13 @@ class MetricsFiles(RoundWatcher):
         'move the file away.'
       )
     row: dict[str, Any] = {_KEY: round_num}
+    if done.model_before is None:
+      row = next((each for each in self._rows if each[_KEY] == round_num), row)
     # In the order of TFF's managers.
-    for name in sorted(metrics.keys() - {_KEY}):
-      row[name] = np.array(metrics[name]).tolist()
+    for name in sorted(done.metrics.keys() - {_KEY}):
+      value = np.array(done.metrics[name])
+      if name not in row or not np.isnan(value).all():
+        row = {**row, name: value.tolist()}
     rows = [before for before in self._rows if before[_KEY] < round_num]
     fields = [*dict.fromkeys([*self._fields, *row])]
     # Somebody else may have changed the file.
