@@ -280,6 +280,18 @@ def test_a_program_that_is_killed_before_its_ledger_has_a_line_begins_again(
   assert _build(tmp_path, store).seed == program.seed
 
 
+@pytest.mark.usefixtures('is_not_built')
+def test_the_numbers_of_a_server_optimizer_may_not_change(tmp_path, store):
+  optimizers = tff.learning.optimizers
+  chosen = dict(server_optimizer=optimizers.build_adam(0.1))
+  with _build(tmp_path, store, **chosen).open_ledger() as ledger:
+    ledger.charge(1, 'an id')
+  _build(tmp_path, store, server_optimizer=optimizers.build_adam(0.1))
+  for other in (optimizers.build_adam(0.2), optimizers.build_adam(0.1, 0.5)):
+    with pytest.raises(ValueError, match='`server_optimizer` is .* and was'):
+      _build(tmp_path, store, server_optimizer=other)
+
+
 @pytest.mark.parametrize(
   ('changed', 'error', 'message'),
   [

@@ -277,7 +277,12 @@ def build_private_program(
 
 def _described(setting: Any) -> str:
   """Returns a setting as text, without its place in memory."""
-  return re.sub(' at 0x[0-9a-f]+', '', repr(setting))
+  text = re.sub(' at 0x[0-9a-f]+', '', repr(setting))
+  if isinstance(setting, tff.learning.optimizers.Optimizer):
+    # Its numbers are in its state alone.
+    state = setting.initialize(tf.TensorSpec([]))
+    text += f' {tf.nest.map_structure(float, state)}'
+  return text
 
 
 def _has_plan(path: pathlib.Path) -> bool:
