@@ -292,6 +292,32 @@ def test_the_numbers_of_a_server_optimizer_may_not_change(tmp_path, store):
       _build(tmp_path, store, server_optimizer=other)
 
 
+@pytest.mark.slow
+def test_a_run_whose_outcomes_are_lost_begins_anew_as_its_error_says(
+  tmp_path, store, process, monkeypatch
+):
+  monkeypatch.setattr(learning, 'build_fed_avg', lambda *_, **__: process)
+
+  def stop(metrics):
+    if metrics['round_num'] == 2:
+      raise KeyboardInterrupt
+
+  with pytest.raises(KeyboardInterrupt):
+    _build(tmp_path, store, watchers=[programs.AfterRounds(stop)]).run()
+  for path in (tmp_path / 'checkpoints').iterdir():
+    path.unlink()
+  with pytest.raises(programs.StorageError, match='with `start_over=True`'):
+    _build(tmp_path, store).run()
+  (tmp_path / 'metrics.csv').unlink()
+  result = _build(tmp_path, store).run(start_over=True)
+  assert result.reason is programs.StopReason.BUDGET_EXHAUSTED
+  assert result.round_num == _T - 2
+  releases = privacy.read_ledger(tmp_path).releases
+  assert [release[1:] for release in releases] == [
+    *((1, 0), (2, 0), (1, 1), (2, 1))
+  ]
+
+
 @pytest.mark.parametrize(
   ('changed', 'error', 'message'),
   [

@@ -102,11 +102,15 @@ class PrivateProgram:
       ):
         new.write_text(text)
 
-  def run(self) -> TrainingResult:
+  def run(self, *, start_over: bool = False) -> TrainingResult:
     """Runs all rounds of the plan that are not done yet.
 
     A program that was killed loses no round and no epsilon: a round that was
     charged is never run again.
+
+    Args:
+      start_over: Whether the run may begin anew if all of its outcomes are
+        lost; see `resume`.
 
     Returns:
       How training ended; see `TrainingProgram.run`.
@@ -130,6 +134,7 @@ class PrivateProgram:
           *self.watchers,
         ],
         ledger=ledger,
+        start_over=start_over,
         **self.settings,
       ).run()
 
