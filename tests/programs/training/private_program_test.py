@@ -281,6 +281,24 @@ def test_a_program_that_is_killed_before_its_ledger_has_a_line_begins_again(
 
 
 @pytest.mark.usefixtures('is_not_built')
+def test_a_program_from_before_the_run_began_does_not_go_on_with_it(
+  tmp_path, store
+):
+  first, second = _build(tmp_path, store), _build(tmp_path, store)
+  other = _build(tmp_path, store, clipping_norm=0.3)
+  with first.open_ledger() as ledger:
+    ledger.charge(1, 'an id')
+  with pytest.raises(ValueError, match='`clipping_norm` is 0.3 and was 0.2'):
+    other.open_ledger()
+  # It would draw its cohorts by another seed.
+  with pytest.raises(ValueError, match='build the program again'):
+    second.open_ledger()
+  for program in (first, _build(tmp_path, store)):
+    with program.open_ledger() as ledger:
+      assert ledger.num_releases == 1
+
+
+@pytest.mark.usefixtures('is_not_built')
 def test_the_numbers_of_a_server_optimizer_may_not_change(tmp_path, store):
   optimizers = tff.learning.optimizers
   chosen = dict(server_optimizer=optimizers.build_adam(0.1))

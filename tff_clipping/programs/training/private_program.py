@@ -77,13 +77,17 @@ class PrivateProgram:
     Raises:
       LedgerInUseError, DamagedLedgerError: As `PrivacyLedger`.
       StorageError: If a file could not be written.
+      ValueError: If another program has begun the run in `folder` since this
+        one was built, with other settings or another seed.
     """
     if not _has_plan(self.folder / _LEDGER):
       self._write_kept()
     ledger = PrivacyLedger(self.folder / _LEDGER, self.plan)
     try:
       # Another program may have begun and ended in between.
-      if not ledger.num_releases:
+      if ledger.num_releases:
+        self._check_kept()
+      else:
         self._write_kept()
     except BaseException:
       ledger.close()
@@ -101,6 +105,16 @@ class PrivateProgram:
         atomic_files.replacing(self.folder / name, is_secret=True) as new,
       ):
         new.write_text(text)
+
+  def _check_kept(self) -> None:
+    """Refuses to go on with other settings or cohorts than the run has."""
+    _check_settings(self.folder, self.kept_settings)
+    if _read_seed(self.folder) not in (None, self.seed):
+      raise ValueError(
+        f'`folder` must have the run that this program was built for, found '
+        f'one in {self.folder} that was begun since then: build the program '
+        'again, and it takes up that run.'
+      )
 
   def run(self, *, start_over: bool = False) -> TrainingResult:
     """Runs all rounds of the plan that are not done yet.
@@ -231,10 +245,10 @@ def build_private_program(
     plan = PrivacyPlan.from_target_epsilon(**asked)
   with storage_errors.writing(f'The folder {folder}'):
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    seed = secrets.randbits(128)
     # Without a ledger, nothing is begun again on the cohorts of a kept seed.
-    if _has_plan(folder / _LEDGER) and (folder / _SEED).exists():
-      seed = int((folder / _SEED).read_text())
+    seed = _read_seed(folder) if _has_plan(folder / _LEDGER) else None
+    if seed is None:
+      seed = secrets.randbits(128)
     if isinstance(clients, tff.simulation.datasets.ClientData):
       clients = client_store.write_client_data(folder, 'clients', clients)
   sampler = client_sampling.build_private_sampler(
@@ -288,6 +302,12 @@ def _described(setting: Any) -> str:
     state = setting.initialize(tf.TensorSpec([]))
     text += f' {tf.nest.map_structure(float, state)}'
   return text
+
+
+def _read_seed(folder: pathlib.Path) -> int | None:
+  """Returns the seed of the cohorts of a run, if it was kept."""
+  path = folder / _SEED
+  return int(path.read_text()) if path.exists() else None
 
 
 def _has_plan(path: pathlib.Path) -> bool:
