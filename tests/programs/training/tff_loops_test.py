@@ -91,3 +91,18 @@ def test_a_version_that_is_not_the_last_is_not_there(ledger):
   assert asyncio.run(states.get_versions()) == [1]
   with pytest.raises(tff.program.ProgramStateNotFoundError):
     asyncio.run(states.load(2, private.initialize()))
+
+
+def test_a_run_whose_outcomes_are_lost_begins_anew_as_its_error_says(ledger):
+  private = _private(ledger)
+  private.next(private.initialize(), 1)
+  for path in private.store.folder.iterdir():
+    path.unlink()
+  states = programs.OutcomeStates(ledger, private.store)
+  with pytest.raises(programs.StorageError, match='with `start_over=True`'):
+    asyncio.run(states.get_versions())
+  states = programs.OutcomeStates(ledger, private.store, start_over=True)
+  assert asyncio.run(states.get_versions()) is None
+  private.next(private.initialize(), 1)
+  assert asyncio.run(states.get_versions()) == [1]
+  assert [release.draw for release in ledger.releases] == [0, 1]

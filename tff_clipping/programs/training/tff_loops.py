@@ -13,7 +13,7 @@ from tff_clipping.privacy.ledger.ledger import PrivacyLedger
 from tff_clipping.programs.checks import process_checks
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training import private_rounds, round_metrics
-from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.checkpoints import Checkpoints, Outcome
 
 _NUMBER = tff.FederatedType(np.int64, tff.SERVER)
 
@@ -128,14 +128,28 @@ class OutcomeStates(tff.program.ProgramStateManager):
   round that was charged, and what is pending is charged first.
   """
 
-  def __init__(self, ledger: PrivacyLedger, store: Checkpoints):
-    """Initializes the manager of the outcomes in `store` that are charged."""
+  def __init__(
+    self,
+    ledger: PrivacyLedger,
+    store: Checkpoints,
+    *,
+    start_over: bool = False,
+  ):
+    """Initializes the manager of the outcomes in `store` that are charged.
+
+    Args:
+      ledger: The ledger.
+      store: The store of the outcomes of the ledger's rounds.
+      start_over: Whether the run may begin anew if all of its outcomes are
+        lost; see `resume`.
+    """
     self._ledger = ledger
     self._store = store
+    self._start_over = start_over
 
   async def get_versions(self) -> list[int] | None:
     """Returns the last round that was charged, in a list; `None` before it."""
-    last = private_rounds.settle(self._ledger, self._store)
+    last = self._settle()
     return None if last is None else [last.round_num]
 
   async def load(self, version: int, structure: Any) -> Any:
@@ -149,7 +163,7 @@ class OutcomeStates(tff.program.ProgramStateManager):
       tff.program.ProgramStateNotFoundError: If it is another round.
       ValueError: If the outcome is of another process.
     """
-    last = private_rounds.settle(self._ledger, self._store)
+    last = self._settle()
     if last is None or last.round_num != version:
       raise tff.program.ProgramStateNotFoundError(version)
     if not hasattr(structure, 'data_iterator'):
@@ -163,6 +177,11 @@ class OutcomeStates(tff.program.ProgramStateManager):
 
   async def save(self, program_state: Any, version: int) -> None:
     """Does nothing: the outcome of a round was saved before its charge."""
+
+  def _settle(self) -> Outcome | None:
+    return private_rounds.settle(
+      self._ledger, self._store, start_over=self._start_over
+    )
 
 
 class RoundNumbers(
