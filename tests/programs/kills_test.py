@@ -558,6 +558,34 @@ def test_a_signal_at_the_worst_moment_leaves_every_row_evaluated(
   _assert_charged_once(run)
 
 
+def test_a_signal_in_a_round_that_fails_leaves_the_round_before(tmp_path):
+  run = _keeping(tmp_path / 'run')
+  sampler = programs.build_private_sampler(run.plan, run.ids, seed=3)
+
+  class FailsWhenStopped(programs.RoundWatcher):
+    def record(self, done):
+      if done.round_num == 3:
+        signal.raise_signal(signal.SIGTERM)
+        raise programs.StorageError('the disk is full')
+
+  def train(watchers):
+    return programs.TrainingProgram(
+      process=run.process,
+      sampler=sampler,
+      num_rounds=4,
+      evaluate=None,
+      checkpoints=programs.Checkpoints(run.folder / 'outcomes'),
+      watchers=watchers,
+      client_states=_states_of(run),
+    ).run()
+
+  result = train([FailsWhenStopped()])
+  assert result.reason is programs.StopReason.INTERRUPTED
+  assert result.round_num == 2
+  # What the clients keep has the id of the checkpoint.
+  assert train([]).reason is programs.StopReason.FINISHED
+
+
 @pytest.mark.slow
 def test_a_correlated_run_goes_on_on_another_processor(tmp_path, monkeypatch):
   """Whose last bits are others: of the noise, and of what was optimised."""

@@ -405,14 +405,14 @@ class TrainingProgram:
       progress.done = before
       return _diverged('The test loss is', round_num)
     with shield():
-      if self.ledger is None:
-        # A private round has done both, before it was charged.
-        progress.outcome_id = secrets.token_hex(16)
-        if self.client_states is not None:
-          kept = output.metrics['client_work']['kept']
-          self.client_states.write(round_num, progress.outcome_id, cohort, kept)
+      outcome_id = secrets.token_hex(16)
+      # In a private round it was done before the charge.
+      if self.ledger is None and self.client_states is not None:
+        kept = output.metrics['client_work']['kept']
+        self.client_states.write(round_num, outcome_id, cohort, kept)
       self._record(done)
       progress.done = round_num, output.state
+      progress.outcome_id = outcome_id
       if self.ledger or round_num % self.rounds_per_checkpoint == 0:
         self._save(progress)
     for watcher, seen in self._show(done):
