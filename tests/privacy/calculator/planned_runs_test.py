@@ -62,6 +62,28 @@ def test_the_question_of_the_flags_is_added_too(capsys, files):
   assert answer['together']['epsilon'] == pytest.approx(expected.epsilon)
 
 
+@pytest.mark.parametrize(
+  'question',
+  [
+    # The cohort is the population, or is solved for.
+    ('--sampling=none', '--num_clients=80', '--noise_multiplier=9'),
+    ('--num_clients=1920', '--noise_to_clients_ratio=1', '--target_epsilon=9'),
+  ],
+)
+def test_a_question_without_a_cohort_is_added_too(capsys, files, question):
+  rest = '--num_rounds=2', '--target_delta=1e-5'
+  answer = ask(capsys, *question, *rest, f'--together={files[0]}')
+  assert [each['source'] for each in answer['plans']] == [files[0], 'the flags']
+  assert answer['together']['num_releases'] == 3
+
+
+def test_files_within_a_file_of_flags_are_refused(capsys, files):
+  with open(files[1], 'a') as flags:
+    flags.write(f'\n--together={files[0]}')
+  message = '--together must not be in a file of flags, found it in '
+  check_refused(capsys, message, f'--together={files[1]}')
+
+
 def test_each_run_alone_costs_less_than_all_of_them(capsys, tmp_path):
   # By 'rdp', the first alone has more than both have by 'pld'.
   paths = []

@@ -160,7 +160,7 @@ def _compute(
     planned_runs.read_planned_run(path, _solve_flags)
     for path in values.together.split(',')
   ]
-  if values.clients_per_round is not None:
+  if _has_question(values):
     plan = budget_question.solve(_build_question(values))
     runs.append(planned_runs.PlannedRun('the flags', plan))
   return planned_runs.add_up(
@@ -185,7 +185,22 @@ def _format_answer(
 def _solve_flags(path: str) -> BasePlan:
   """Returns the plan that answers the flags in a file."""
   values = command_line.parse(_create_parser(), [f'--flagfile={path}'])
+  if values.together is not None:
+    raise ValueError(
+      f'`together` must not be in a file of flags, found it in {path!r}.'
+    )
   return budget_question.solve(_build_question(values))
+
+
+def _has_question(values: argparse.Namespace) -> bool:
+  """Returns whether flags beside `together` ask for a plan."""
+  without = _create_parser().parse_args([])
+  of_the_sum = 'target_delta', 'accountant'
+  return any(
+    getattr(values, field.name) != getattr(without, field.name)
+    for field in dataclasses.fields(budget_question.Question)
+    if field.name not in of_the_sum
+  )
 
 
 def _build_question(values: argparse.Namespace) -> budget_question.Question:
