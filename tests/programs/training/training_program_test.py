@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.programs import small_program
-from tff_clipping import runtime, storage_errors
+from tff_clipping import privacy, runtime, storage_errors
 from tff_clipping.programs.checks import process_checks, records
 from tff_clipping.programs.training import private_rounds
 from tff_clipping.programs.training.checkpoints import Checkpoints
@@ -493,8 +493,13 @@ def test_exact_figures_take_a_ledger_that_says_so(tmp_path, name):
   settings = dict(exact_metrics=True)
   if name == '_Watcher':
     settings = dict(watchers=[_Watcher(sees_clients=True)])
-  with small_program.open_ledger(tmp_path) as ledger:
-    # The caveats that rounds add say nothing of files.
+  # So small a delta is a caveat of the plan.
+  plan = dataclasses.replace(
+    small_program.plan('fixed_size'), noise_multiplier=30.0, target_delta=1e-20
+  )
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    assert ledger.caveats
+    # The caveats of plans and rounds say nothing of files.
     ledger.add_caveats([records.UNCHECKED, private_rounds.GIVEN_NOISE])
     with pytest.raises(ValueError, match=f'`{name}` must be left out, or the'):
       small_program.program(tmp_path, ledger=ledger, **settings)

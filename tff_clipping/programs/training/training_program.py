@@ -208,9 +208,12 @@ class TrainingProgram:
     ]
     if self.exact_metrics:
       exact.append('`exact_metrics`')
-    # The caveats that rounds add say nothing of files.
-    of_rounds = (records.UNCHECKED, private_rounds.GIVEN_NOISE)
-    if exact and not set(self.ledger.caveats).difference(of_rounds):
+    # The caveats of a plan, and those that rounds add, say nothing of files.
+    others = {
+      *self.ledger.plan.caveats,
+      *(records.UNCHECKED, private_rounds.GIVEN_NOISE),
+    }
+    if exact and not set(self.ledger.caveats).difference(others):
       raise ValueError(
         f'{exact[0]} must be left out, or the ledger say that its plan does '
         "not hold, found no caveat that says so: the run's files would have "
