@@ -55,6 +55,22 @@ def test_the_last_two_are_kept_and_are_their_owners_alone(checkpoints):
   assert {path.stat().st_mode & 0o077 for path in files} == {0}
 
 
+@pytest.mark.parametrize('name', ['round_1 (copy)', 'round_1_old', 'backup'])
+def test_one_that_somebody_copied_is_named_and_kept(checkpoints, name):
+  path = checkpoints.save([np.float32(1)], 1).path
+  copy = path.with_name(f'00000001_{name}.state')
+  copy.write_bytes(path.read_bytes())
+  # A run that is under way goes on.
+  for round_num in (2, 3):
+    checkpoints.save([np.float32(1)], round_num)
+  assert checkpoints.rounds() == [2, 3]
+  assert copy.exists()
+  for read in (checkpoints.outcomes, checkpoints.latest):
+    with pytest.raises(storage_errors.StorageError) as raised:
+      read()
+    assert str(copy) in str(raised.value)
+
+
 @pytest.mark.parametrize('damage', ['cut', 'flip', 'header'])
 def test_a_damaged_one_is_set_aside_and_the_one_before_used(
   checkpoints, caplog, damage

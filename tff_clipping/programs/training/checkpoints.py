@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import pathlib
+import re
 import secrets
 import zlib
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from tff_clipping import atomic_files, storage_errors
 _LOGGER = logging.getLogger(__name__)
 _FORMAT = 1
 _SUFFIX = '.state'
+_NAME = re.compile(r'[0-9]+_round_[0-9]+\.state')
 _CHECKSUM_BYTES = 4
 _BLOCK = 2**20
 
@@ -152,7 +154,14 @@ class Checkpoints:
 
     Raises:
       DamagedCheckpointError: If there are checkpoints and all are damaged.
+      StorageError: If somebody has renamed a checkpoint, or put a copy there.
     """
+    for path in self._files():
+      if not _NAME.fullmatch(path.name):
+        raise storage_errors.StorageError(
+          f'The file {path} has not the name of a checkpoint: somebody has '
+          'renamed or copied it. Move it to another folder.'
+        )
     found, damaged = [], {}
     for path in self._paths():
       try:
@@ -219,7 +228,12 @@ class Checkpoints:
 
   def _paths(self) -> list[pathlib.Path]:
     """Returns the files of the checkpoints, in the order of writing."""
-    return sorted(self.folder.glob(f'[0-9]*{_SUFFIX}'), key=_place)
+    own = [path for path in self._files() if _NAME.fullmatch(path.name)]
+    return sorted(own, key=_place)
+
+  def _files(self) -> list[pathlib.Path]:
+    """Returns these files, and those of which somebody has changed the name."""
+    return sorted(self.folder.glob(f'[0-9]*{_SUFFIX}'))
 
 
 def _place(path: pathlib.Path) -> int:
