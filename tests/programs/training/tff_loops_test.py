@@ -11,7 +11,7 @@ import pytest
 import tensorflow_federated as tff
 
 from tests.programs import noised_scalar, small_program
-from tff_clipping import aggregators, privacy, programs
+from tff_clipping import aggregators, learning, privacy, programs
 
 
 @pytest.fixture(name='ledger')
@@ -32,6 +32,17 @@ def _private(ledger, process=None, **kwargs):
   )
 
 
+def _build_scaffold(model_fn, local_step, model_aggregator):
+  return learning.build_fed_avg(
+    model_fn,
+    local_steps=1,
+    batch_size=1,
+    client_learning_rate=0.1,
+    local_step=local_step,
+    model_aggregator=model_aggregator,
+  )
+
+
 @pytest.mark.parametrize(
   ('build_process', 'optimizer', 'error', 'message'),
   [
@@ -47,6 +58,12 @@ def _private(ledger, process=None, **kwargs):
       tff.learning.optimizers.build_sgdm(0.1),
       TypeError,
       '`client_value` must be .*float32',
+    ),
+    (
+      _build_scaffold,
+      learning.steps.Scaffold(0.5),
+      ValueError,
+      '`process` must have clients that keep nothing .*`client_states`',
     ),
   ],
 )

@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 
 from tff_clipping.privacy.ledger.ledger import PrivacyLedger
 from tff_clipping.programs.checks import process_checks
+from tff_clipping.programs.clients import client_states
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training import private_rounds, round_metrics
 from tff_clipping.programs.training.checkpoints import Checkpoints, Outcome
@@ -44,7 +45,8 @@ class PrivateProcess:
   Raises:
     TypeError: If `process` is no process, or takes no ids and there is no
       `client_value`.
-    ValueError: If the ledger's plan does not charge for the process.
+    ValueError: If the ledger's plan does not charge for the process, or its
+      clients keep something from round to round.
   """
 
   process: tff.learning.templates.LearningProcess
@@ -56,6 +58,12 @@ class PrivateProcess:
 
   def __post_init__(self):
     process_checks.check_process(self.process, self.ledger.plan)
+    if client_states.kept_type(self.process) is not None:
+      raise ValueError(
+        '`process` must have clients that keep nothing from round to round, '
+        'found some that do: `TrainingProgram` and `run_private_round` take '
+        'their `client_states`.'
+      )
     process_checks.check_client_value(self.process, self.client_value)
 
   def initialize(self) -> Any:
