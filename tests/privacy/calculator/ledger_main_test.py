@@ -96,6 +96,22 @@ def test_what_the_draws_of_the_noise_add_to_a_small_delta_is_a_caveat(
   assert not dataclasses.replace(PLAN, target_delta=1e-10).caveats
 
 
+@pytest.mark.filterwarnings('ignore:`target_delta` should be at least')
+def test_what_the_draws_of_all_permitted_rounds_add_is_a_caveat(
+  capsys, tmp_path
+):
+  plan = dataclasses.replace(
+    PLAN, num_rounds=1, target_delta=1e-11, target_epsilon=9.0
+  )
+  assert not plan.caveats
+  path, statement = tmp_path / 'ledger.jsonl', tmp_path / 'statement.md'
+  charge(path, range(1), plan)
+  run_here(capsys, str(path), f'--statement={statement}')
+  text = statement.read_text()
+  assert f'This is for all {plan.permitted_rounds} rounds' in text
+  assert 'may add more to delta' in text.split('## What')[0]
+
+
 def test_tells_what_runs_spent_together_caveats_first(capsys, runs):
   code, out, err = run_here(capsys, *runs, '--format=json')
   assert (code, err) == (0, '')

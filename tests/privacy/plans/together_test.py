@@ -6,7 +6,7 @@ import dp_accounting
 import pytest
 from dp_accounting import pld, rdp
 
-from tests.privacy.paper import compose_plans
+from tests.privacy.paper import build_plan, compose_plans
 from tff_clipping import privacy
 
 DELTA = 1e-6
@@ -76,6 +76,24 @@ def test_what_cannot_be_added_up_raises():
   assert at_given.target_delta == 1e-6
   with pytest.raises(ValueError, match='`accountant` must be one of'):
     compose_plans([plan], accountant='gdp')
+
+
+def test_a_delta_that_is_too_large_for_a_population_is_warned_of():
+  # Above 1 / 20,000, and below 1 / 5,000.
+  with pytest.warns(privacy.DeltaTooLargeWarning, match='= 5e-05'):
+    compose_plans(PLANS, target_delta=1e-4)
+
+
+def test_draws_may_add_too_much_to_delta_only_of_runs_together():
+  setting = {'noise_multiplier': 1.0, 'target_delta': 1e-10}
+  with pytest.warns(privacy.DeltaTooSmallWarning):
+    plan = build_plan(**setting)
+  # 4e-13 (1 + e^epsilon) sqrt(rounds / 1e5), as docs/guarantees.md has it.
+  assert not plan.caveats
+  with pytest.warns(privacy.DeltaTooSmallWarning, match='for epsilon 9.6'):
+    spent = compose_plans([plan] * 4)
+  (caveat,) = spent.caveats
+  assert 'may add more to delta' in caveat
 
 
 @pytest.mark.parametrize('count', [-1, 0.5, True, 10**7 + 1])

@@ -32,8 +32,7 @@ MAX_CLIENTS = 10**12
 # times 1 + e^epsilon to delta, by the theorem of `aggregators.noise`.
 _DELTA_OF_DRAWS, _ROUNDS_OF_DRAWS = 4e-13, 10**5
 _LARGEST_EPSILON = 20.0
-# The caveat of a plan whose own rounds may add more than its delta.
-SMALL_DELTA = (
+_SMALL_DELTA = (
   'what is drawn as noise is no exact Gaussian, which may add more to delta '
   'than the delta that is stated, for a model of 1e8 elements'
 )
@@ -122,7 +121,17 @@ def warn_of_large_delta(target_delta: float, num_clients: int) -> None:
   )
 
 
-def delta_of_draws(epsilon: float, num_rounds: int = _ROUNDS_OF_DRAWS) -> float:
+def list_caveats(
+  target_delta: float, epsilon: float, num_rounds: int
+) -> tuple[str, ...]:
+  """Returns the caveat of a delta to which draws may add more than it is."""
+  added = _delta_of_draws(epsilon, num_rounds)
+  return (_SMALL_DELTA,) if target_delta < added else ()
+
+
+def _delta_of_draws(
+  epsilon: float, num_rounds: int = _ROUNDS_OF_DRAWS
+) -> float:
   """Returns what the draws of 1e8 elements in some rounds may add to delta."""
   if epsilon > _LARGEST_EPSILON:
     return 0.0  # It promises next to nothing, whatever delta is.
@@ -132,7 +141,7 @@ def delta_of_draws(epsilon: float, num_rounds: int = _ROUNDS_OF_DRAWS) -> float:
 
 def warn_of_small_delta(target_delta: float, epsilon: float) -> None:
   """Warns with `DeltaTooSmallWarning` if draws of the noise may double it."""
-  added = delta_of_draws(epsilon)
+  added = _delta_of_draws(epsilon)
   if target_delta >= added:
     return
   _warn(

@@ -89,7 +89,7 @@ def _compute(
       'assumed_independent': [
         *map(str, spending.find_assumed_independent(ledgers))
       ],
-      'caveats': spending.list_caveats(ledgers),
+      'caveats': spending.list_caveats(ledgers, spent),
       'description': spending.describe_spending(ledgers, spent),
     },
     'statement': values.statement,

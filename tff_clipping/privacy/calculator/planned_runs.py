@@ -90,7 +90,7 @@ def add_up(
     with contextlib.suppress(accountants.NoEpsilonError):
       tighter = compose(rounds, 'pld')
       by_pld = tighter if tighter < cost.epsilon else None
-  caveats = list(dict.fromkeys(c for run in runs for c in run.caveats))
+  caveats = list(dict.fromkeys(c for one in (*runs, cost) for c in one.caveats))
   return {
     'plans': [
       {

@@ -90,11 +90,12 @@ def format_statement(
   experiment = _read_experiment(ledger)
   adapts = experiment.get('clipping') == 'adaptive'
   caveats = 'No caveat is recorded in the ledger of this run.'
-  if ledger.caveats:
+  reasons = dict.fromkeys((*ledger.caveats, *promised.caveats))
+  if reasons:
     caveats = (
       'This run does not have the guarantee that is stated below. It would '
       'have it but for this:\n\n'
-    ) + '\n'.join(f'* {_escape(each)}' for each in ledger.caveats)
+    ) + '\n'.join(f'* {_escape(each)}' for each in reasons)
   made = {
     'Date': record['date'],
     'Versions': ', '.join(f'{k} {v}' for k, v in record['versions'].items()),

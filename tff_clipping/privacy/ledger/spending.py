@@ -50,15 +50,16 @@ def describe_spending(
       f'tells of those of {", ".join(map(str, assumed))}: no digest of their '
       'seed is in the ledger.'
     )
-  caveats = list_caveats(ledgers)
+  caveats = list_caveats(ledgers, spent)
   return together.describe_together(spent, len(ledgers), caveats, needs)
 
 
 def list_caveats(
-  ledgers: Sequence[ledger_contents.LedgerContents],
+  ledgers: Sequence[ledger_contents.LedgerContents], spent: together.Spending
 ) -> list[str]:
-  """Returns the caveats of runs, each once."""
-  return [*dict.fromkeys(each for one in ledgers for each in one.caveats)]
+  """Returns the caveats of runs and of their spending, each once."""
+  caveats = [each for one in (*ledgers, spent) for each in one.caveats]
+  return [*dict.fromkeys(caveats)]
 
 
 def describe_ledgers(

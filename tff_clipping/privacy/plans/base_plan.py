@@ -356,8 +356,7 @@ class BasePlan(abc.ABC):
   @property
   def caveats(self) -> tuple[str, ...]:
     """Why no run has the guarantee, in main clauses; see `describe_plan`."""
-    added = ranges.delta_of_draws(self.epsilon, self.num_rounds)
-    return (ranges.SMALL_DELTA,) if self.target_delta < added else ()
+    return ranges.list_caveats(self.target_delta, self.epsilon, self.num_rounds)
 
   @functools.cached_property
   def tightest_epsilon(self) -> float:

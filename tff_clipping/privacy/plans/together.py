@@ -33,6 +33,13 @@ class Spending:
   accountant: str
   num_releases: int
 
+  @property
+  def caveats(self) -> tuple[str, ...]:
+    """Why no runs have the promise together, beside the caveats of each."""
+    return ranges.list_caveats(
+      self.target_delta, self.epsilon, self.num_releases
+    )
+
 
 def compose_together(
   runs: Sequence[tuple[BasePlan, int]],
@@ -105,6 +112,10 @@ def compose_together(
       'The accountant has no finite epsilon for these runs together: their '
       'noise is too small.'
     )
+  ranges.warn_of_large_delta(
+    target_delta, max(plan.num_clients for plan in plans)
+  )
+  ranges.warn_of_small_delta(target_delta, epsilon)
   return Spending(
     epsilon=epsilon,
     target_delta=target_delta,
