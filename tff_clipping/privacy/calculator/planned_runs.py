@@ -90,7 +90,8 @@ def add_up(
     with contextlib.suppress(accountants.NoEpsilonError):
       tighter = compose(rounds, 'pld')
       by_pld = tighter if tighter < cost.epsilon else None
-  caveats = list(dict.fromkeys(c for one in (*runs, cost) for c in one.caveats))
+  of_runs = [each for run in runs for each in run.caveats]
+  caveats = [*dict.fromkeys((*of_runs, *cost.caveats))]
   return {
     'plans': [
       {

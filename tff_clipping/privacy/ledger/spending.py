@@ -58,8 +58,8 @@ def list_caveats(
   ledgers: Sequence[ledger_contents.LedgerContents], spent: together.Spending
 ) -> list[str]:
   """Returns the caveats of runs and of their spending, each once."""
-  caveats = [each for one in (*ledgers, spent) for each in one.caveats]
-  return [*dict.fromkeys(caveats)]
+  of_runs = [each for one in ledgers for each in one.caveats]
+  return [*dict.fromkeys((*of_runs, *spent.caveats))]
 
 
 def describe_ledgers(
