@@ -106,6 +106,21 @@ def test_all_clients_have_the_epsilon_of_the_gaussian_mechanism(
   assert pld <= by_rdp < 1.25 * exact
 
 
+@pytest.mark.parametrize('accountant', ['pld', 'gaussian'])
+def test_a_small_delta_of_much_noise_is_not_below_the_exact_one(accountant):
+  delta = privacy.compute_delta(
+    num_clients=5,
+    clients_per_round=5,
+    num_rounds=1,
+    noise_multiplier=7054.920869333204,
+    target_epsilon=0.0009014659244226836,
+    sampling='none',
+    accountant=accountant,
+  )
+  exact = 2.1530182666288427e-15  # By mpmath, with 60 digits.
+  assert exact <= delta <= exact * (1 + 1e-9)
+
+
 @pytest.mark.parametrize(
   ('sampling', 'sensitivity'), [('poisson', 1), ('fixed_size', 2)]
 )

@@ -130,7 +130,7 @@ class PldCost:
     if epsilon > _LARGEST_EPSILON:
       return 1.0
     if self._noise is not None:
-      return float(compute_gaussian_delta(self._noise, epsilon))
+      return gaussian_mechanism.gaussian_delta(self._noise, epsilon)
     return min(
       self._compute_worst(lambda loss: loss.compute_delta(epsilon)), 1.0
     )
