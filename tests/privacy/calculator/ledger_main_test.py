@@ -76,7 +76,7 @@ def test_a_line_cut_short_after_the_last_round_has_one_epsilon(
   spent = rounding.format_up(PLAN.epsilon_after(21))
   assert code == 0
   assert '21 of 20 planned' in out
-  assert f'{spent} of {PLAN.epsilon:g}' in out
+  assert f'{spent} of {rounding.format_up(PLAN.epsilon, digits=6)}' in out
   assert f'Training for 21 rounds satisfies client-level ({spent}, ' in out
   assert f'| Epsilon | {spent} |' in statement.read_text()
 

@@ -147,7 +147,7 @@ def _format_ledger(ledger: dict[str, Any]) -> str:
     ledger['path'],
     f'  spent so far      {guarantee}',
     f'  releases          {released} of {ledger["num_rounds"]} planned',
-    f'  epsilon           {spent} of {limit:g}',
+    f'  epsilon           {spent} of {rounding.format_up(limit, digits=6)}',
   ]
   if released < ledger['permitted_rounds']:
     lines.append(
