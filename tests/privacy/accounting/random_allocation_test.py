@@ -10,6 +10,7 @@ from scipy import special, stats
 from tests.privacy.paper import build_round
 from tff_clipping.privacy.accounting import (
   accountants,
+  gaussian_mechanism,
   loss_composition,
   privacy_loss,
   random_allocation,
@@ -217,6 +218,13 @@ def test_runs_are_composed_by_their_own_epochs():
     for each in (mechanism, poisson)
   ]
   assert max(alone) < both.compute_epsilon(2e-5) < sum(alone)
+
+
+def test_an_epoch_of_much_noise_is_nearly_a_gaussian_mechanism():
+  # The mean of b ratios, each 1 + a normal variable / noise, and a bit more.
+  found = _compute_epsilon(24, 1e-12, noise=1e5)
+  gaussian = gaussian_mechanism.gaussian_epsilon(1e5 * math.sqrt(24), 1e-12)
+  assert gaussian <= found <= 1.001 * gaussian
 
 
 def test_the_least_noise_has_no_epsilon():

@@ -224,8 +224,8 @@ def _average(
   first: Ratio, second: Ratio, weight: float, interval: float
 ) -> Ratio:
   """Returns `weight` of one and the rest of another, independent, on a grid."""
-  lowest = min(each.values[1] for each in (first, second))
-  lowest *= min(weight, 1 - weight)
+  # Sums with a ratio of 0, which have hardly any mass, may be below the grid.
+  lowest = weight * first.values[1] + (1 - weight) * second.values[1]
   highest = weight * first.values[-1] + (1 - weight) * second.values[-1]
   grid = _make_grid(lowest, highest, interval)
   masses, missing = np.zeros(len(grid)), 0.0
