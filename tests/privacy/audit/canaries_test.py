@@ -58,8 +58,11 @@ def test_about_half_are_in_and_by_the_seed():
   assert np.any(canaries.is_in != _canaries(num_canaries=512, seed=4).is_in)
 
 
-def test_held_out_canary_is_absent_or_pulls_the_other_way():
-  absent = _canaries()
+@pytest.mark.parametrize(
+  'relation', [Relation.ADD_OR_REMOVE_ONE, Relation.ZERO_OUT]
+)
+def test_held_out_canary_is_absent_or_pulls_the_other_way(relation):
+  absent = _canaries(relation=relation)
   opposite = _canaries(relation=Relation.REPLACE_ONE)
   numbers = np.arange(1, 51)
   np.testing.assert_array_equal(absent.marks, numbers * absent.is_in)

@@ -37,8 +37,8 @@ class Canaries:
     num_parameters: d, of the model; at least m, rounded up to a power of two.
     seed: The seed of directions and coins, not negative. It tells which
       canaries are in.
-    relation: Under add-or-remove-one a canary that is held out is absent. Under
-      replace-one it sends the opposite direction: the sum differs by 2 c.
+    relation: Under replace-one a canary that is held out sends the opposite
+      direction: the sum differs by 2 c. Otherwise it is absent or sends zeros.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -93,9 +93,8 @@ class Canaries:
     Of a canary that is held out it is 0, or negated under replace-one.
     """
     numbers = np.arange(1, self.num_canaries + 1)
-    is_absent = self.relation is Relation.ADD_OR_REMOVE_ONE
-    away = np.zeros_like(numbers) if is_absent else -numbers
-    return np.where(self.is_in, numbers, away)
+    held_out = -numbers if self.relation is Relation.REPLACE_ONE else 0
+    return np.where(self.is_in, numbers, held_out)
 
   def direction(self, mark: int) -> np.ndarray:
     """Returns the unit vector that a canary sends; `float32` of [d].
