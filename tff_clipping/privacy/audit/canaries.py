@@ -93,8 +93,8 @@ class Canaries:
     Of a canary that is held out it is 0, or negated under replace-one.
     """
     numbers = np.arange(1, self.num_canaries + 1)
-    held_out = -numbers if self.relation is Relation.REPLACE_ONE else 0
-    return np.where(self.is_in, numbers, held_out)
+    sign = -1 if self.relation is Relation.REPLACE_ONE else 0
+    return np.where(self.is_in, numbers, sign * numbers)
 
   def direction(self, mark: int) -> np.ndarray:
     """Returns the unit vector that a canary sends; `float32` of [d].
