@@ -134,6 +134,48 @@ def test_a_round_has_the_steps_of_its_clients(store):
   )
 
 
+def _model_in_float64():
+  dense = functools.partial(tf.keras.layers.Dense, dtype='float64')
+  return linear_models.layers_fn(
+    lambda: [dense(1, use_bias=False, kernel_initializer='ones')]
+  )()
+
+
+def test_numbers_of_a_step_have_the_precision_of_the_model(store):
+  # The rate, the momentum and mu, none of which is a number of `float32`.
+  client = store.client_ids[one_client.CLIENT]
+  work = dict(
+    model_fn=_model_in_float64,
+    client_store=store,
+    local_steps=one_client.LOCAL_STEPS,
+    batch_size=one_client.BATCH_SIZE,
+    client_learning_rate=one_client.RATE,
+  )
+  start = np.ones(3)
+  update = one_client.descend(
+    _momentum(
+      0.6,
+      lambda x, rows, q: one_client.sgd(x, rows, q) + 0.3 * (x - start),
+    ),
+    start=start,
+    seed=one_client.client_seed(0, 0, client),
+  )
+  process = learning.build_fed_avg(
+    local_step=steps.Momentum(0.6, steps.Proximal(0.3)), **work
+  )
+  models, _ = linear_models.run(process, [[client]])
+  # Rounding in `float64`; numbers of `float32` would be off by 1e-8.
+  np.testing.assert_allclose(models[1] - models[0], update, rtol=1e-12)
+  process = learning.build_fed_avg(local_step=steps.Scaffold(0.3), **work)
+  given = dict(client=client, kept=[np.zeros([3, 1])])
+  models, (metrics,) = linear_models.run(process, [[given]])
+  way = one_client.LOCAL_STEPS * one_client.RATE
+  (kept,) = metrics['client_work']['kept']
+  np.testing.assert_allclose(
+    kept[0, :, 0] * way, models[0] - models[1], rtol=1e-12
+  )
+
+
 def _clip_models(step, **settings):
   return learning.build_model_clipping_fed_avg(
     linear_models.model_fn,

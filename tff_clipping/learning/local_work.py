@@ -163,7 +163,11 @@ class LocalWork:
     if self.local_step.adds_up and hasattr(model, 'has_linear_loss'):
       is_linear = (num_examples > 0) & model.has_linear_loss(examples)
       num_steps = tf.where(is_linear, 1, num_steps)
-      step_size = tf.where(is_linear, self.local_steps * step_size, step_size)
+      step_size = tf.where(
+        is_linear,
+        tf.constant(self.way, tf.float64),
+        tf.constant(step_size, tf.float64),
+      )
 
     def take_step(step, memory):
       with after([step]):

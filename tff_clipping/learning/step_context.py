@@ -117,11 +117,13 @@ class StepContext:
     is_gradient = len(direction) == len(self._read) and all(
       a is b for a, b in zip(direction, self._read, strict=True)
     )
+    # A cast of a Python number rounds it to `float32` first.
+    of_type = tf.cast if tf.is_tensor(step_size) else tf.constant
     with after(self._written if is_gradient else self._reads()):
       return [
         tf.raw_ops.ResourceApplyGradientDescent(
           var=variable.handle,
-          alpha=tf.cast(step_size, variable.dtype),
+          alpha=of_type(step_size, variable.dtype),
           delta=delta,
         )
         for variable, delta in zip(

@@ -222,7 +222,7 @@ class Momentum(LocalStep):
     velocity, of_step = memory
     found, of_step = self.step.direction(context, of_step)
     velocity = [
-      tf.cast(self.momentum, v.dtype) * v + d
+      tf.constant(self.momentum, v.dtype) * v + d
       for v, d in zip(velocity, found, strict=True)
     ]
     return velocity, (velocity, of_step)
@@ -267,7 +267,7 @@ class Proximal(LocalStep):
     """See `LocalStep`."""
     found, memory = self.step.direction(context, memory)
     direction = [
-      d + tf.cast(self.mu, d.dtype) * (x - x0)
+      d + tf.constant(self.mu, d.dtype) * (x - x0)
       for d, x, x0 in zip(found, context.model, context.start, strict=True)
     ]
     return direction, memory
@@ -350,7 +350,7 @@ class Scaffold(KeepingStep):
   ) -> Sequence[tf.Tensor]:
     """See `KeepingStep`."""
     return [
-      own - shared - s / tf.cast(way, s.dtype)
+      own - shared - s / tf.constant(way, s.dtype)
       for own, shared, s in zip(kept.own, kept.shared, sent, strict=True)
     ]
 
@@ -364,8 +364,8 @@ class Scaffold(KeepingStep):
     """See `KeepingStep`."""
     fraction = self.participation
     return [
-      tf.cast(1 - fraction, c.dtype) * c
-      - tf.cast(fraction / way, c.dtype) * mean
+      tf.constant(1 - fraction, c.dtype) * c
+      - tf.constant(fraction / way, c.dtype) * mean
       for c, mean in zip(shared, aggregate, strict=True)
     ]
 
