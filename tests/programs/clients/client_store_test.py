@@ -2,6 +2,7 @@
 
 import collections
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -313,6 +314,15 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path, manifest):
   (tmp_path / 'manifest.json').write_text(manifest)
   with pytest.raises(client_store.ClientStoreError, match='no client store'):
     client_store.ClientStore(tmp_path)
+
+
+def test_a_store_without_its_manifest_is_written_again_once_deleted(tmp_path):
+  path = _write(tmp_path).path
+  (path / 'manifest.json').unlink()
+  with pytest.raises(client_store.ClientStoreError, match='Delete the folder'):
+    _write(tmp_path)
+  shutil.rmtree(path)
+  assert _write(tmp_path).path == path
 
 
 @pytest.mark.parametrize('name', ['run[1]', 'run\\1'])

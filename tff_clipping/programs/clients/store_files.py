@@ -147,6 +147,8 @@ def write_folder(
   """Writes a folder, unless it is there already."""
   _check_path(path)
   if path.exists():
+    if not (path / _MANIFEST).exists():
+      raise _damaged(path, f'the file {_MANIFEST} is missing')
     return
   with storage_errors.writing(f'The clients in {path}'):
     path.parent.mkdir(parents=True, exist_ok=True)
