@@ -1,6 +1,7 @@
 """Tests of the store of what clients keep."""
 
 import json
+import shutil
 import types
 
 import numpy as np
@@ -99,6 +100,17 @@ def test_what_no_checkpoint_needs_is_dropped(states, tmp_path):
   again = _open(tmp_path / 'states')
   again.resume(4, 'four')
   assert _numbers(again, 5) == [41, 42, 43]
+
+
+def test_a_copy_that_somebody_put_there_is_left_alone(states, tmp_path):
+  expected = _numbers(states, 4)
+  copy = tmp_path / 'states' / 'round_3 (copy)'
+  shutil.copytree(tmp_path / 'states' / 'round_3', copy)
+  again = _open(tmp_path / 'states')
+  again.resume(3, 'three')
+  assert _numbers(again, 4) == expected
+  again.begin('start')
+  assert copy.exists()
 
 
 def test_states_that_are_newer_than_a_restored_checkpoint_are_refused(

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +30,7 @@ _ROUND = 'round.json'
 # The last round before which versions were dropped.
 _DROPPED = 'dropped'
 _PREFIX = 'round_'
+_NAME = re.compile(f'{_PREFIX}[0-9]+')
 _UNFINISHED = 'unfinished'
 _FORMAT = 1
 _DIGEST_BYTES = 32
@@ -258,7 +260,9 @@ class ClientStates:
     """Returns the rounds that have versions, in order."""
     return sorted(
       int(path.name.removeprefix(_PREFIX))
-      for path in self._folder.glob(f'{_PREFIX}*')
+      for path in self._folder.iterdir()
+      # Somebody may have put a copy there.
+      if _NAME.fullmatch(path.name)
     )
 
   def _path(self, round_num: int) -> pathlib.Path:
