@@ -42,7 +42,7 @@ def find_noise_multiplier(num_clients: int, num_tries: int) -> float:
 
 def train(task, model, folder, clipping_norm, rate, **settings) -> float:
   """Trains privately; returns the accuracy, on a test set that is nobody's."""
-  own_run.train(
+  result = own_run.train(
     task=task,
     model=model,
     output_dir=folder,
@@ -58,6 +58,8 @@ def train(task, model, folder, clipping_norm, rate, **settings) -> float:
     client_learning_rate=0.1,
     **settings,
   )
+  if result.interrupted is not None:  # The same command continues.
+    raise SystemExit(result.interrupted.exit_code)
   metrics = pd.read_csv(folder / 'metrics.csv')
   return metrics['test_accuracy'].iloc[-1]
 

@@ -1,14 +1,29 @@
 """A test of the script that chooses settings by private runs."""
 
 import re
+import runpy
+import signal
 import subprocess
 import sys
+import types
 
+import numpy as np
 import pytest
 
+from tasks import own_run
 from tests.tasks import train_command, your_own_page
+from tff_clipping.programs.training.interruption import Interrupted
 
 _SCRIPT = train_command.ROOT / 'examples' / 'tuning' / 'tune.py'
+
+
+def test_ctrl_c_ends_all_tries(tmp_path, monkeypatch):
+  np.savez(tmp_path / 'mine.npz', client=np.arange(40))
+  stopped = types.SimpleNamespace(interrupted=Interrupted(signal.SIGINT))
+  monkeypatch.setattr(own_run, 'train', lambda **settings: stopped)
+  with pytest.raises(SystemExit) as ended:
+    runpy.run_path(str(_SCRIPT))['main'](tmp_path / 'mine.npz', '', tmp_path)
+  assert ended.value.code == 130
 
 
 @pytest.mark.slow
