@@ -310,6 +310,29 @@ def test_the_numbers_of_a_server_optimizer_may_not_change(tmp_path, store):
       _build(tmp_path, store, server_optimizer=other)
 
 
+@pytest.mark.usefixtures('is_not_built')
+@pytest.mark.parametrize('content', ['', '{}', '[]'])
+@pytest.mark.parametrize('name', ['sampling_seed', 'settings.json'])
+def test_a_damaged_file_of_the_run_is_named(tmp_path, store, name, content):
+  with _build(tmp_path, store).open_ledger() as ledger:
+    ledger.charge(1, 'an id')
+  (tmp_path / name).write_text(content)
+  with pytest.raises(programs.StorageError, match=f'{name} is damaged: resto'):
+    _build(tmp_path, store)
+
+
+@pytest.mark.usefixtures('is_not_built')
+def test_a_ledger_that_cannot_be_opened_is_a_storage_error(
+  tmp_path, store, monkeypatch
+):
+  def fail(self, content):
+    raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(ledger_file.LedgerFile, 'append', fail)
+  with pytest.raises(programs.StorageError, match='The ledger .* No space'):
+    _build(tmp_path, store).open_ledger()
+
+
 @pytest.mark.slow
 def test_a_run_whose_outcomes_are_lost_begins_anew_as_its_error_says(
   tmp_path, store, process, monkeypatch

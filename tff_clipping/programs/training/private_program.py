@@ -1,12 +1,13 @@
 """A private training program in one call."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -76,13 +77,14 @@ class PrivateProgram:
 
     Raises:
       LedgerInUseError, DamagedLedgerError: As `PrivacyLedger`.
-      StorageError: If a file could not be written.
+      StorageError: If a file could not be written, or is damaged.
       ValueError: If another program has begun the run in `folder` since this
         one was built, with other settings or another seed.
     """
     if not _has_plan(self.folder / _LEDGER):
       self._write_kept()
-    ledger = PrivacyLedger(self.folder / _LEDGER, self.plan)
+    with storage_errors.writing('The ledger'):
+      ledger = PrivacyLedger(self.folder / _LEDGER, self.plan)
     try:
       # Another program may have begun and ended in between.
       if ledger.num_releases:
@@ -222,7 +224,7 @@ def build_private_program(
       and, once a round is charged, from what its rounds compute; or the ledger
       of this run is missing.
     DamagedLedgerError: If the ledger in `folder` is not what was written.
-    StorageError: If `folder` cannot be written.
+    StorageError: If `folder` cannot be written, or a file in it is damaged.
   """
   folder = pathlib.Path(folder)
   if not hasattr(clients, 'client_ids'):
@@ -307,7 +309,22 @@ def _described(setting: Any) -> str:
 def _read_seed(folder: pathlib.Path) -> int | None:
   """Returns the seed of the cohorts of a run, if it was kept."""
   path = folder / _SEED
-  return int(path.read_text()) if path.exists() else None
+  if not path.exists():
+    return None
+  with _reading(path):
+    return int(path.read_text())
+
+
+@contextlib.contextmanager
+def _reading(path: pathlib.Path) -> Iterator[None]:
+  """Names a file that is not as the run has written it."""
+  try:
+    yield
+  except (ValueError, LookupError, TypeError) as e:
+    raise storage_errors.StorageError(
+      f'The file {path} is damaged: restore it from a copy, or begin in '
+      'another `folder`.'
+    ) from e
 
 
 def _has_plan(path: pathlib.Path) -> bool:
@@ -333,7 +350,9 @@ def _check_settings(folder: pathlib.Path, settings: Mapping[str, Any]) -> None:
     )
   if not ledger_contents.read_ledger(ledger).num_releases:
     return
-  before = json.loads(path.read_text())
+  with _reading(path):
+    saved = json.loads(path.read_text())
+    before = {name: saved[name] for name in settings}
   for name, setting in settings.items():
     if setting != before[name]:
       raise ValueError(
