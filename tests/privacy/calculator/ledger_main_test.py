@@ -126,7 +126,7 @@ def test_tells_what_runs_spent_together_caveats_first(capsys, runs):
   _, out, _ = run_here(capsys, *runs)
   first, second, together, _ = out.split('\n\n')
   assert 'No guarantee' not in first
-  assert f'No guarantee as it was run: {CAVEAT}.' in second
+  assert f'No guarantee as it was run: {CAVEAT}.' in second.splitlines()[1]
   assert together.startswith(f'No guarantee as it was run: {CAVEAT}.')
   assert 'the 20 releases of 2 runs satisfy client-level (' in together
   _, out, _ = run_here(capsys, runs[0], '--target_delta=1e-4')

@@ -143,8 +143,10 @@ def _format_ledger(ledger: dict[str, Any]) -> str:
   spent = rounding.format_up(ledger['epsilon'])
   planned, target = ledger['planned_epsilon'], ledger['target_epsilon']
   limit = planned if target is None else target
-  lines = [
-    ledger['path'],
+  lines = [ledger['path']]
+  if plan['caveats']:
+    lines.append(f'  {words.state_caveats(plan["caveats"])}')
+  lines += [
     f'  spent so far      {guarantee}',
     f'  releases          {released} of {ledger["num_rounds"]} planned',
     f'  epsilon           {spent} of {rounding.format_up(limit, digits=6)}',
