@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from tff_clipping.programs.training import watchers
 from tff_clipping.programs.training.update_records import UpdateRecords
@@ -51,6 +52,14 @@ def test_other_rounds_are_not_written(tmp_path):
     shown = watchers.Round(round_num, collections.OrderedDict(), model=None)
     assert _watch(records, shown) == {}
   assert not (tmp_path / 'updates').exists()
+
+
+def test_a_process_that_does_not_measure_updates_is_named(tmp_path):
+  records = UpdateRecords(tmp_path, rounds=[5], clipping_norm=None)
+  done = _round(1, 'a', [1], [10])
+  del done.work.measured['aggregate']
+  with pytest.raises(ValueError, match='build_fed_avg.*measure_updates=True'):
+    records.measure(done)
 
 
 def test_where_another_rule_clips_there_is_no_factor(tmp_path):

@@ -53,7 +53,16 @@ class UpdateRecords(watchers.RoundWatcher):
     self._clipping_norm = math.inf if clipping_norm is None else clipping_norm
 
   def measure(self, done: watchers.Round) -> Mapping[str, float]:
-    """Returns the share of clipped clients; see the base class."""
+    """Returns the share of clipped clients; see the base class.
+
+    Raises:
+      ValueError: If the process does not measure updates.
+    """
+    if done.work and 'aggregate' not in done.work.measured:
+      raise ValueError(
+        '`process` must measure updates for `UpdateRecords`: '
+        '`build_fed_avg(..., measure_updates=True)`.'
+      )
     if not math.isfinite(self._clipping_norm) or not done.work:
       return {}
     norms = _norms_to_clip(done.work)
