@@ -40,6 +40,15 @@ def test_the_figures_are_those_of_the_plan(capsys):
   assert answer['warnings'] == []
 
 
+def test_the_noise_that_is_printed_is_within_the_target(capsys):
+  # z = 1191 * 0.0112633333 = 13.41463, of which 13.4146 is not enough.
+  asked = '--noise_to_clients_ratio=0.011263333333333334', '--target_epsilon=2'
+  rest = '--num_clients=1920', '--num_rounds=100', '--target_delta=1e-5'
+  _, out, _ = run_here(capsys, *asked, *rest)
+  assert '  clients per round 1191  <- solved for\n' in out
+  assert '  noise multiplier  13.4147  (0.0112633 for each client)\n' in out
+
+
 @pytest.mark.parametrize(
   ('asked', 'solved_for', 'known', 'unknown'),
   [

@@ -143,7 +143,7 @@ def _format_solution(answer: dict[str, Any]) -> str:
   values = {
     'num_clients': f'{answer["num_clients"]}',
     'clients_per_round': f'{answer["clients_per_round"]}',
-    'noise_multiplier': f'{answer["noise_multiplier"]:g}',
+    'noise_multiplier': _at_most(answer['noise_multiplier'], digits=6),
     'epsilon': epsilon,
     'num_rounds': f'{answer["num_rounds"]}',
   }
@@ -212,7 +212,7 @@ def _format_rows(rows: list[dict[str, Any]], answer: dict[str, Any]) -> str:
   figures = {
     'in all': lambda row: f'{row["num_clients"]}',
     'clients': lambda row: f'{row["clients_per_round"]}',
-    'noise mult.': lambda row: f'{row["noise_multiplier"]:g}',
+    'noise mult.': lambda row: _at_most(row['noise_multiplier'], digits=6),
     'epsilon': lambda row: _at_most(row['epsilon']),
     'rounds': lambda row: f'{row["num_rounds"]}',
     'error': lambda row: f'{row["running_mean_error"]:.4g} c',
@@ -243,6 +243,6 @@ def _format_rows(rows: list[dict[str, Any]], answer: dict[str, Any]) -> str:
   )
 
 
-def _at_most(value: float) -> str:
-  """Returns a cost with 5 significant digits, rounded up."""
-  return rounding.format_up(value, digits=5)
+def _at_most(value: float, digits: int = 5) -> str:
+  """Returns a cost, or noise that costs no more, rounded up."""
+  return rounding.format_up(value, digits=digits)
