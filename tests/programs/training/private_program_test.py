@@ -203,6 +203,28 @@ def test_client_data_and_a_keras_model_are_taken_as_they_are(tmp_path):
   assert np.any(before.predict(np.ones([1, 3]), verbose=0) != 0)
 
 
+@pytest.mark.slow
+def test_what_clients_keep_is_kept_in_the_folder(tmp_path, store):
+  def stop(metrics):
+    if metrics['round_num'] == 2:
+      raise KeyboardInterrupt
+
+  step = learning.steps.Scaffold(_P / _N, clipping_norm=_CLIPPING_NORM)
+  for watchers in ([programs.AfterRounds(stop)], []):
+    program = _build(tmp_path, store, local_step=step, watchers=watchers)
+    if watchers:
+      with pytest.raises(KeyboardInterrupt):
+        program.run()
+  assert program.run().reason is programs.StopReason.FINISHED
+  states = programs.ClientStates(
+    tmp_path / 'client_states', program.process, store.client_ids
+  )
+  (last,) = programs.Checkpoints(tmp_path / 'checkpoints').outcomes()[-1:]
+  states.resume(_T, last.id)
+  (client_id, *_) = program.sampler.sample(_T)
+  assert any(np.any(kept) for kept in states.read(client_id, _T + 1))
+
+
 @pytest.fixture(name='is_not_built')
 def _is_not_built(monkeypatch):
   """Leaves out the process, which takes seconds."""

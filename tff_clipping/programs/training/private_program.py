@@ -24,7 +24,11 @@ from tff_clipping.privacy.ledger import ledger_contents, ledger_file
 from tff_clipping.privacy.ledger.ledger import PrivacyLedger
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.plan import PrivacyPlan
-from tff_clipping.programs.clients import client_sampling, client_store
+from tff_clipping.programs.clients import (
+  client_sampling,
+  client_states,
+  client_store,
+)
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training.metrics_files import MetricsFiles
@@ -43,6 +47,7 @@ _LEDGER = 'ledger.jsonl'
 _SETTINGS = 'settings.json'
 _SEED = 'sampling_seed'
 _OUTCOMES = 'checkpoints'
+_STATES = 'client_states'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -137,6 +142,11 @@ class PrivateProgram:
         `TrainingProgram.run`.
     """
     with self.open_ledger() as ledger:
+      kept = None
+      if client_states.kept_type(self.process) is not None:
+        kept = client_states.ClientStates(
+          self.folder / _STATES, self.process, self.sampler.client_ids
+        )
       return TrainingProgram(
         process=self.process,
         sampler=self.sampler,
@@ -150,6 +160,7 @@ class PrivateProgram:
           *self.watchers,
         ],
         ledger=ledger,
+        client_states=kept,
         start_over=start_over,
         **self.settings,
       ).run()
@@ -201,7 +212,8 @@ def build_private_program(
     clipping_norm: The paper's c, the bound on the L2 norm of an update.
     local_steps: Q, the local steps of a client in a round.
     batch_size: The number of examples in each local step.
-    local_step: Finds the direction of each, as for `build_fed_avg`.
+    local_step: Finds the direction of each, as for `build_fed_avg`. What the
+      clients keep for it is kept in `folder`.
     server_learning_rate: eta_g, as for `build_fed_avg`.
     server_optimizer: In place of it, as for `build_fed_avg`.
     sampling: As for `PrivacyPlan`.
