@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 _computing_pid: int | None = None
 
 # Compiled computations are kept; a program has a few, a test suite has many.
-_MAX_COMPILED = 64
+MAX_COMPILED = 64
 
 
 class ClientError(RuntimeError):
@@ -131,7 +131,7 @@ class InProcessContext(tff.framework.SyncContext):
     # A program runs the same few computations in each round.
     found = self._compiled.pop(id(comp), None) or (comp, self._compile(comp))
     self._compiled[id(comp)] = found
-    if len(self._compiled) > _MAX_COMPILED:
+    if len(self._compiled) > MAX_COMPILED:
       del self._compiled[next(iter(self._compiled))]
     return found[1]
 

@@ -4,10 +4,12 @@ Results are compared to the last bit with those of the in-process runtime.
 """
 
 import contextlib
+import gc
 import os
 import pathlib
 import signal
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from tests import noise_strategies, processes
 from tests.learning import linear_models
 from tests.runtime.ray import rounds
 from tff_clipping import aggregators, learning, runtime
-from tff_clipping.runtime import environment
+from tff_clipping.runtime import environment, in_process
 
 # One Ray at a time: several are slow to start.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('ray')]
@@ -191,6 +193,31 @@ def test_a_client_that_hangs_is_run_again(context, tmp_path, caplog):
   assert comp([0, 1]) == 12
   thread.join()
   assert f'longer than {_MAX_CLIENT_SECONDS:g} seconds' in caplog.messages[0]
+
+
+def test_a_worker_keeps_as_many_computations_as_a_process(context, monkeypatch):
+  import ray
+
+  from tff_clipping.runtime.ray import worker
+
+  def serialized(factor):
+    @tff.tensorflow.computation(np.int32)
+    def multiply(x):
+      return factor * x
+
+    @tff.federated_computation(_INT_CLIENTS)
+    def comp(values):
+      return tff.federated_sum(tff.federated_map(multiply, values))
+
+    return tff.framework.serialize_computation(comp)
+
+  del context
+  monkeypatch.setattr(in_process, 'MAX_COMPILED', 2)
+  one = worker.Worker(1, environment.versions(), ())
+  references = [ray.put(serialized(i)) for i in range(4)]
+  compiled = [weakref.ref(one._compiled(each)) for each in references]
+  gc.collect()
+  assert [each() is None for each in compiled] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(

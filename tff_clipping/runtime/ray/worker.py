@@ -9,7 +9,7 @@ import numpy as np
 import ray
 import tensorflow_federated as tff
 
-from tff_clipping.runtime import environment
+from tff_clipping.runtime import environment, in_process
 from tff_clipping.runtime.in_process import InProcessContext
 from tff_clipping.runtime.map_reduce import Accumulator, MapReduceRound
 
@@ -32,7 +32,8 @@ class Worker:
     )
     check_node(self._name, versions, required_paths)
     self._context = InProcessContext(num_threads=num_threads)
-    self._compiled = functools.cache(self._compile)
+    keep = functools.lru_cache(in_process.MAX_COMPILED)
+    self._compiled = keep(self._compile)
 
   # Ray repeats the call until the worker has been started again.
   @ray.method(max_task_retries=-1)
