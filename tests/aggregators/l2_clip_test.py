@@ -86,6 +86,14 @@ def test_unusable_estimate_of_the_norm_gives_zero(norm):
   assert clipped.was_clipped == 1
 
 
+def test_the_least_norm_clips_also_as_float32():
+  # Which is below 1e-12.
+  least = tf.constant(l2_clip.MIN_CLIPPING_NORM, tf.float32)
+  clipped = l2_clip.clip_by_l2_norm(tf.constant([1.0]), least)
+  assert float(clipped.value[0]) == pytest.approx(1e-12, rel=1e-5, abs=0)
+  assert clipped.value[0] <= least
+
+
 @pytest.mark.parametrize('dtype', _DTYPES)
 @pytest.mark.parametrize('size', [10, 40_000])
 def test_clipped_norm_is_not_much_shorter(dtype, size):

@@ -97,7 +97,7 @@ def clip_by_l2_norm(value: Any, clipping_norm: Any) -> Clipped:
   """
   if not tf.is_tensor(clipping_norm):
     clipping_norm = tf.constant(clipping_norm, tf.float64)
-  # What was rounded to `float32` may have been rounded up.
+  # What was rounded to `float32` may have been rounded up, or down.
   unit = 2.0**-23 if clipping_norm.dtype == tf.float32 else 0.0
   clipping_norm = tf.cast(clipping_norm, tf.float64)
   limit = clipping_norm * (1 - unit)
@@ -115,7 +115,7 @@ def clip_by_l2_norm(value: Any, clipping_norm: Any) -> Clipped:
   # A comparison with NaN is false: both conditions are written to fail then.
   is_finite = sum_of_squares <= _MAX_SUM_OF_SQUARES
   scaled = tf.cond(
-    is_finite & (clipping_norm >= MIN_CLIPPING_NORM),
+    is_finite & (clipping_norm >= MIN_CLIPPING_NORM * (1 - unit)),
     lambda: [_shrink(leaf, factor) for leaf in leaves],
     lambda: [tf.zeros_like(leaf) for leaf in leaves],
   )
