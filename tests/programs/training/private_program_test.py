@@ -270,8 +270,11 @@ def test_a_run_whose_ledger_is_lost_does_not_begin_again_on_its_cohorts(
   (tmp_path / 'ledger.jsonl').unlink()
   (tmp_path / 'checkpoints').mkdir()
   (tmp_path / 'checkpoints' / '00000001_round_1.state').touch()
-  with pytest.raises(ValueError, match='`folder` must have the ledger of its'):
-    _build(tmp_path, store)
+  (tmp_path / 'metrics.csv').touch()
+  for left in ('checkpoints/00000001_round_1.state', 'metrics.csv'):
+    with pytest.raises(ValueError, match=f'the ledger of its .*{left} without'):
+      _build(tmp_path, store)
+    (tmp_path / left).unlink()
   (tmp_path / 'settings.json').unlink()
   assert _build(tmp_path, store).seed != kept
 

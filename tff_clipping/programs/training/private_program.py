@@ -48,6 +48,7 @@ _SETTINGS = 'settings.json'
 _SEED = 'sampling_seed'
 _OUTCOMES = 'checkpoints'
 _STATES = 'client_states'
+_METRICS = 'metrics.csv'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -154,7 +155,7 @@ class PrivateProgram:
         checkpoints=Checkpoints(self.folder / _OUTCOMES),
         watchers=[
           MetricsFiles(
-            self.folder / 'metrics.csv',
+            self.folder / _METRICS,
             tensorboard_dir=self.folder / 'tensorboard',
           ),
           *self.watchers,
@@ -348,16 +349,18 @@ def _check_settings(folder: pathlib.Path, settings: Mapping[str, Any]) -> None:
   """Refuses other settings than those of the rounds that were charged.
 
   A run that was begun by the five parts by hand has no file of settings. A
-  program that was killed before its ledger had a line has no outcome either.
+  program that was killed before its ledger had a line has no outcome and no
+  metrics either.
   """
   ledger, path = folder / _LEDGER, folder / _SETTINGS
   if not path.exists():
     return
   if not _has_plan(ledger):
-    if not [*(folder / _OUTCOMES).glob('*')]:
+    left = [*(folder / _OUTCOMES).glob('*'), *folder.glob(_METRICS)]
+    if not left:
       return
     raise ValueError(
-      f'`folder` must have the ledger of its run, found {path} without '
+      f'`folder` must have the ledger of its run, found {left[0]} without '
       f'{ledger.name}: give the ledger back, or take another `folder`.'
     )
   if not ledger_contents.read_ledger(ledger).num_releases:
