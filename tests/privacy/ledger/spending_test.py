@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import shutil
 
 import pytest
@@ -225,6 +226,18 @@ def test_what_gave_the_clipping_norm_counts_and_what_gave_it_its_own(
   # What is written down while the last run goes on holds when it was killed.
   planned = spending.describe_ledgers([paths[2]], as_planned=True)
   assert planned.startswith('Together, the 60 releases of 3 runs')
+
+
+def test_a_run_whose_settings_cannot_be_read_is_not_taken_for_one_alone(
+  tmp_path,
+):
+  _, second, _ = _chain(tmp_path)
+  config = second.with_name('config.json')
+  config.write_text(config.read_text()[:-1])
+  told = f'{config} cannot be read, which tells whether another run gave'
+  assert told in spending.describe_ledgers([second])
+  with pytest.raises(ValueError, match=re.escape(told)):
+    spending.find_sources(second)
 
 
 def test_a_run_that_gave_the_clipping_norm_and_is_gone_is_not_left_out(

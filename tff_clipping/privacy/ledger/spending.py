@@ -75,10 +75,10 @@ def describe_ledgers(
     as_planned: Whether all rounds of the plans of `paths` count, not only those
       that were run.
   """
-  if len(paths) < 2 and not any(map(find_sources, paths)):
-    return ''
   given = [path.resolve() for path in paths]
   try:
+    if len(paths) < 2 and not any(map(find_sources, paths)):
+      return ''
     ledgers = read_with_sources(paths)
     for i, ledger in enumerate(ledgers):
       if as_planned and ledger.path.resolve() in given:
@@ -140,7 +140,7 @@ def find_sources(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
   """Returns the ledgers of private runs whose releases gave a run its norm.
 
   Their spending counts too. The first run comes first. A run may be missing;
-  see `read_with_sources`.
+  see `read_with_sources`. A config.json that cannot be read is a ValueError.
   """
   found: list[pathlib.Path] = []
   while (source := _find_source(path)) is not None:
@@ -156,12 +156,18 @@ def _find_source(path: pathlib.Path) -> tuple[pathlib.Path, str | None] | None:
 
   config.json beside a ledger, which `tasks.train` writes, has them.
   """
+  config = path.parent / 'config.json'
   try:
-    text = (path.parent / 'config.json').read_text(encoding='utf-8')
+    text = config.read_text(encoding='utf-8')
     source = json.loads(text)['clipping_norm_source']
     return pathlib.Path(source['ledger']), source.get('run_id')
-  except (OSError, ValueError, LookupError, TypeError):
+  except (FileNotFoundError, LookupError, TypeError):
     return None
+  except (OSError, ValueError) as error:
+    raise ValueError(
+      f'{config} cannot be read, which tells whether another run gave this one '
+      f'its clipping norm: {error}'
+    ) from error
 
 
 def find_assumed_independent(
