@@ -108,17 +108,27 @@ def check_population(
   return num_clients, clients_per_round
 
 
-def warn_of_large_delta(target_delta: float, num_clients: int) -> None:
-  """Warns with `DeltaTooLargeWarning` if delta is above 1/num_clients."""
-  if target_delta <= 1 / num_clients:
-    return
-  _warn(
-    f'`target_delta` should be below 1/`num_clients` = {1 / num_clients:.3g}, '
-    f'found {target_delta:g}: a mechanism that publishes the data of one '
-    'client, chosen at random, has delta = 1/num_clients, so that a larger '
-    'delta does not rule out such a breach.',
-    DeltaTooLargeWarning,
-  )
+def warn_of_delta(
+  target_delta: float, epsilon: float, num_clients: int
+) -> None:
+  """Warns if a delta is above 1/num_clients, or draws may double it."""
+  if target_delta > 1 / num_clients:
+    _warn(
+      '`target_delta` should be below 1/`num_clients` = '
+      f'{1 / num_clients:.3g}, found {target_delta:g}: a mechanism that '
+      'publishes the data of one client, chosen at random, has delta = '
+      '1/num_clients, so that a larger delta does not rule out such a breach.',
+      DeltaTooLargeWarning,
+    )
+  added = _delta_of_draws(epsilon)
+  if target_delta < added:
+    _warn(
+      f'`target_delta` should be at least {added:.2g} for epsilon '
+      f'{epsilon:.6g}, found {target_delta:g}: the noise is drawn in integers, '
+      'and its distance from a Gaussian adds up to that to delta in 1e13 '
+      'draws.',
+      DeltaTooSmallWarning,
+    )
 
 
 def list_caveats(
@@ -137,19 +147,6 @@ def _delta_of_draws(
     return 0.0  # It promises next to nothing, whatever delta is.
   share = math.sqrt(num_rounds / _ROUNDS_OF_DRAWS)
   return share * _DELTA_OF_DRAWS * (1 + math.exp(epsilon))
-
-
-def warn_of_small_delta(target_delta: float, epsilon: float) -> None:
-  """Warns with `DeltaTooSmallWarning` if draws of the noise may double it."""
-  added = _delta_of_draws(epsilon)
-  if target_delta >= added:
-    return
-  _warn(
-    f'`target_delta` should be at least {added:.2g} for epsilon {epsilon:.6g}, '
-    f'found {target_delta:g}: the noise is drawn in integers, and its distance '
-    'from a Gaussian adds up to that to delta in 1e13 draws.',
-    DeltaTooSmallWarning,
-  )
 
 
 def _warn(message: str, category: type[Warning]) -> None:

@@ -102,10 +102,9 @@ class BasePlan(abc.ABC):
       )
     for name, value in checked.items():
       object.__setattr__(self, name, value)
-    ranges.warn_of_large_delta(self.target_delta, self.num_clients)
     if not math.isfinite(self.epsilon):
       raise accountants.NoEpsilonError(self._explain_no_epsilon())
-    ranges.warn_of_small_delta(self.target_delta, self.epsilon)
+    ranges.warn_of_delta(self.target_delta, self.epsilon, self.num_clients)
     if self.target_epsilon is not None and not slack.is_within(
       self.epsilon, self.target_epsilon
     ):

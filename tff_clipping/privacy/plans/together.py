@@ -112,10 +112,8 @@ def compose_together(
       'The accountant has no finite epsilon for these runs together: their '
       'noise is too small.'
     )
-  ranges.warn_of_large_delta(
-    target_delta, max(plan.num_clients for plan in plans)
-  )
-  ranges.warn_of_small_delta(target_delta, epsilon)
+  largest = max(plan.num_clients for plan in plans)
+  ranges.warn_of_delta(target_delta, epsilon, largest)
   return Spending(
     epsilon=epsilon,
     target_delta=target_delta,
