@@ -108,6 +108,10 @@ def test_estimated_norm_clips_and_adapts_also_to_what_is_not_finite():
   # Such an update counts as one of norm 0.
   third = process.next(second.state, [])
   assert third.measurements['clipping_norm'] == pytest.approx(1.0)
+  # Of an empty cohort TFF's process makes NaN, by 0 / 0.
+  fourth = process.next(third.state, values)
+  assert fourth.measurements['clipping_norm'] == pytest.approx(1.0)
+  np.testing.assert_allclose(fourth.result, [0.6, 1.8], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,8 @@ def difference_clipping_factory(
     clipping_norm: c, from 1e-12 to 1e19, in the unit of the updates; or a
       process that reports it as `float32` at the server and whose `next` takes
       the norms before the clip, `float32` at the clients (0 for an update that
-      became zero).
+      became zero). After a round that makes the norm NaN, as an empty cohort
+      may, the process has the state from before.
     inner_agg_factory: Aggregates the clipped updates. `None` is
       `tff.aggregators.SumFactory()`.
     count_sum_factory: Sums the counts, two `int32` scalars in an `OrderedDict`
@@ -240,6 +241,18 @@ def _clipping_factory(clip, count_name, inner_factory, count_factory):
       }
       return clipped.value, clipped.norm, collections.OrderedDict(counts)
 
+    if is_estimated:
+      norm_state_type = norm.state_type.member
+
+      # Some processes make NaN of an empty cohort, and keep it ever after.
+      @tff.tensorflow.computation(norm_state_type, norm_state_type, np.float32)
+      def keep_number(before, after, reported):
+        return tf.nest.map_structure(
+          lambda old, new: tf.where(tf.math.is_nan(reported), old, new),
+          before,
+          after,
+        )
+
     counts_type = clip_at_client.type_signature.result[2]
     counts = None
     if count_factory is not None:
@@ -269,7 +282,10 @@ def _clipping_factory(clip, count_name, inner_factory, count_factory):
         reported = tff.federated_value(norm, tff.SERVER)
       clipped, norms, is_counted = tff.federated_map(clip_at_client, value)
       if is_estimated:
-        norm_state = norm.next(norm_state, norms)
+        next_state = norm.next(norm_state, norms)
+        norm_state = tff.federated_map(
+          keep_number, (norm_state, next_state, norm.report(next_state))
+        )
       output = inner.next(inner_state, clipped, *weight)
       measurements = collections.OrderedDict(clipping=output.measurements)
       measurements[norm_name] = reported
