@@ -1,5 +1,6 @@
 """Tests of the store of what clients keep."""
 
+import hashlib
 import json
 import shutil
 import types
@@ -100,6 +101,24 @@ def test_what_no_checkpoint_needs_is_dropped(states, tmp_path):
   again = _open(tmp_path / 'states')
   again.resume(4, 'four')
   assert _numbers(again, 5) == [41, 42, 43]
+
+
+@pytest.mark.parametrize('dropped', [0, 3])
+@pytest.mark.parametrize('round_num', [1, 2, 3])
+def test_a_version_that_a_restored_disk_lacks_is_named(
+  states, tmp_path, round_num, dropped
+):
+  if dropped:
+    states.drop_before(dropped)
+  _open(tmp_path / 'states').resume(3, 'three')
+  folder = tmp_path / 'states' / f'round_{round_num}'
+  # Of round 1, the version of 'a' may have been dropped.
+  client_id = {1: 'd', 2: 'b/../c', 3: 'a'}[round_num]
+  path = folder / hashlib.sha256(client_id.encode()).hexdigest()
+  path.unlink()
+  with pytest.raises(client_states.DamagedStatesError) as raised:
+    _open(tmp_path / 'states').resume(3, 'three')
+  assert str(raised.value).startswith(f'{path} is lost: restore')
 
 
 def test_a_copy_that_somebody_put_there_is_left_alone(states, tmp_path):

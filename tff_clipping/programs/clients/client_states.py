@@ -131,9 +131,7 @@ class ClientStates:
     with contextlib.suppress(OSError, ValueError):
       dropped = int((self._folder / _DROPPED).read_text())
     if round_num:
-      found = None
-      with contextlib.suppress(OSError, ValueError):
-        found = json.loads((self._path(round_num) / _ROUND).read_text())['id']
+      found = self._read_round(round_num).get('id')
     if found != outcome_id:
       raise DamagedStatesError(
         f'The states of clients in {self._folder} are not those that were '
@@ -148,10 +146,21 @@ class ClientStates:
         'dropped. Restore them from the same copy as the checkpoint.'
       )
     self._versions.clear()
+    newest: dict[str, int] = {}
     for each in self._rounds():
       for path in self._path(each).iterdir():
         if path.name != _ROUND:
           self._versions[path.name].append(each)
+      if each <= round_num:
+        written = self._read_round(each).get('clients', ())
+        newest.update(dict.fromkeys(written, each))
+    for name, each in newest.items():
+      # Only what a newer version has replaced is ever dropped.
+      if each not in self._versions[name]:
+        raise DamagedStatesError(
+          f'{self._path(each) / name} is lost: restore the states of clients '
+          'from the same copy as the checkpoint.'
+        )
 
   def read(self, client_id: str, round_num: int) -> list[np.ndarray]:
     """Returns what a client keeps before a round.
@@ -215,17 +224,18 @@ class ClientStates:
       self._remove_from(round_num)
       shutil.rmtree(unfinished, ignore_errors=True)
       unfinished.mkdir(mode=0o700)
-      for place, client_id in enumerate(cohort):
+      names = [_file_name(client_id) for client_id in cohort]
+      for place, name in enumerate(names):
         data = b''.join(values[place].tobytes() for values in stacked)
-        (unfinished / _file_name(client_id)).write_bytes(
-          hashlib.sha256(data).digest() + data
-        )
-      (unfinished / _ROUND).write_text(json.dumps({'id': outcome_id}))
+        (unfinished / name).write_bytes(hashlib.sha256(data).digest() + data)
+      (unfinished / _ROUND).write_text(
+        json.dumps({'id': outcome_id, 'clients': names})
+      )
       atomic_files.sync_tree(unfinished)
       os.rename(unfinished, self._path(round_num))
       atomic_files.sync(self._folder)
-    for client_id in cohort:
-      self._versions[_file_name(client_id)].append(round_num)
+    for name in names:
+      self._versions[name].append(round_num)
 
   def drop_before(self, round_num: int) -> None:
     """Drops the versions that no round after `round_num` reads.
@@ -264,6 +274,12 @@ class ClientStates:
       # Somebody may have put a copy there.
       if _NAME.fullmatch(path.name)
     )
+
+  def _read_round(self, round_num: int) -> dict[str, Any]:
+    """Returns the id of a round's outcome and whose versions were written."""
+    with contextlib.suppress(OSError, ValueError):
+      return json.loads((self._path(round_num) / _ROUND).read_text())
+    return {}
 
   def _path(self, round_num: int) -> pathlib.Path:
     return self._folder / f'{_PREFIX}{round_num}'
