@@ -221,6 +221,21 @@ def test_a_worker_keeps_as_many_computations_as_a_process(context, monkeypatch):
 
 
 @pytest.mark.parametrize(
+  ('num_gpus', 'room'), [(0.0, 6), (0.1, 10), (0.2, 5), (0.3, 3), (1.0, 1)]
+)
+def test_workers_share_a_gpu(context, num_gpus, room, monkeypatch):
+  from tff_clipping.runtime.ray import workers
+
+  del context
+  resources = dict(CPU=10.0, GPU=1.0) if num_gpus else dict(CPU=6.0)
+  node = dict(Alive=True, Resources=resources)
+  monkeypatch.setattr(workers.ray, 'nodes', lambda: [node])
+  some = object.__new__(workers.Workers)
+  some._needs = dict(CPU=1, GPU=num_gpus)
+  assert some._room() == room
+
+
+@pytest.mark.parametrize(
   ('changed', 'paths', 'message'),
   [
     ({'numpy': '0.0'}, (), 'node 7 has numpy .* [(]here 0[.]0[)]'),

@@ -27,6 +27,8 @@ _LOG = logging.getLogger(__name__)
 _WAIT_SECONDS = 1.0
 # An import of TensorFlow from a busy network disk takes its time.
 _START_SECONDS = 300.0
+# Into which Ray divides a CPU or GPU.
+_UNITS = 10_000
 # A shard that has ended so many workers would end all others too.
 _MAX_LOSSES = 4
 
@@ -189,9 +191,16 @@ class Workers:
 
   def _room(self) -> int:
     """Returns for how many workers the nodes of the cluster have room."""
-    needs = [(name, need) for name, need in self._needs.items() if need]
+    # In Ray's units: of floats, 1 // 0.2 is 4.
+    needs = [(name, round(need * _UNITS)) for name, need in self._needs.items()]
     return sum(
-      int(min(node['Resources'].get(name, 0.0) // need for name, need in needs))
+      int(
+        min(
+          node['Resources'].get(name, 0.0) * _UNITS // need
+          for name, need in needs
+          if need
+        )
+      )
       for node in ray.nodes()
       if node['Alive']
     )
