@@ -14,7 +14,7 @@ from tff_clipping.privacy import PrivacyPlan, Relation, audit
 from tff_clipping.privacy.audit import trade_off
 from tff_clipping.programs.audit import canary_clients, run_audit
 from tff_clipping.programs.clients import client_sampling, client_store
-from tff_clipping.programs.training import training_program
+from tff_clipping.programs.training import training_program, watchers
 from tff_clipping.programs.training.checkpoints import Checkpoints
 
 
@@ -174,6 +174,16 @@ def _model_fn():
 
 
 @pytest.mark.slow
+def test_a_process_that_measures_no_products_is_named(tmp_path):
+  run = _run_audit(tmp_path, _plan(), _canaries())
+  # Aggregators without measurements measure ().
+  for measured in ((), {'clipping_norm': 1.0}):
+    work = watchers.ClientsWork(['a'], {'aggregator': measured})
+    done = watchers.Round(1, {}, model=None, work=work)
+    with pytest.raises(ValueError, match='come from `add_canary_products`'):
+      run.measure(done)
+
+
 def test_training_program_is_audited(tmp_path):
   # 64 parameters, 64 canaries and 8 clients, four rounds of half of them.
   rng = np.random.default_rng(3)

@@ -7,7 +7,8 @@ its folder says which.
 import dataclasses
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -80,15 +81,21 @@ class RunAudit(watchers.RoundWatcher):
       build_private_sampler(self._plan, population, seed=seed), self.canaries
     )
 
+  def measure(self, done: watchers.Round) -> Mapping[str, float]:
+    """Raises a ValueError if the process does not measure the products."""
+    if done.work and _find_products(done) is None:
+      raise ValueError(
+        '`model_aggregator` must come from `add_canary_products` for '
+        f'`RunAudit`, found one that does not measure {_PRODUCTS}.'
+      )
+    return {}
+
   def record(self, done: watchers.Round) -> None:
     """Keeps the initial model or a release; see the base class."""
     if done.round_num == 0:
       self.record_model(0, done.model.trainable)
       return
-    products = done.released.get(f'aggregator/{_PRODUCTS}')
-    if products is None and done.work:
-      # Without a record they are not released, but an audit sees the clients.
-      products = done.work.measured.get('aggregator', {}).get(_PRODUCTS)
+    products = _find_products(done)
     if products is not None:
       self.record_release(done.round_num, np.asarray(products))
 
@@ -158,3 +165,14 @@ class RunAudit(watchers.RoundWatcher):
       for path in self._folder.glob(f'{kind}_*.npy')
     }
     return dict(sorted(rounds.items()))
+
+
+def _find_products(done: watchers.Round) -> Any:
+  """Returns the products of a round; `None` if there are none."""
+  products = done.released.get(f'aggregator/{_PRODUCTS}')
+  if products is None and done.work:
+    # Without a record they are not released, but an audit sees the clients.
+    measured = done.work.measured.get('aggregator')
+    if isinstance(measured, Mapping):
+      products = measured.get(_PRODUCTS)
+  return products
