@@ -221,17 +221,26 @@ def test_a_worker_keeps_as_many_computations_as_a_process(context, monkeypatch):
 
 
 @pytest.mark.parametrize(
-  ('num_gpus', 'room'), [(0.0, 6), (0.1, 10), (0.2, 5), (0.3, 3), (1.0, 1)]
+  ('gpus', 'need', 'room'),
+  [
+    (0.0, 0.0, 20),
+    (2.0, 0.1, 20),
+    (1.0, 0.2, 5),
+    # Two on a GPU, or one: no worker has a part of each.
+    (2.0, 0.4, 4),
+    (2.0, 0.6, 2),
+    (2.0, 1.0, 2),
+    (3.0, 2.0, 1),
+  ],
 )
-def test_workers_share_a_gpu(context, num_gpus, room, monkeypatch):
+def test_workers_share_a_gpu(context, gpus, need, room, monkeypatch):
   from tff_clipping.runtime.ray import workers
 
   del context
-  resources = dict(CPU=10.0, GPU=1.0) if num_gpus else dict(CPU=6.0)
-  node = dict(Alive=True, Resources=resources)
+  node = dict(Alive=True, Resources=dict(CPU=20.0, GPU=gpus))
   monkeypatch.setattr(workers.ray, 'nodes', lambda: [node])
   some = object.__new__(workers.Workers)
-  some._needs = dict(CPU=1, GPU=num_gpus)
+  some._needs = dict(CPU=1, GPU=need)
   assert some._room() == room
 
 

@@ -191,16 +191,17 @@ class Workers:
 
   def _room(self) -> int:
     """Returns for how many workers the nodes of the cluster have room."""
-    # In Ray's units: of floats, 1 // 0.2 is 4.
-    needs = [(name, round(need * _UNITS)) for name, need in self._needs.items()]
+    needs = [(name, need) for name, need in self._needs.items() if need]
     return sum(
-      int(
-        min(
-          node['Resources'].get(name, 0.0) * _UNITS // need
-          for name, need in needs
-          if need
-        )
-      )
+      min(_fit(node['Resources'].get(name, 0.0), need) for name, need in needs)
       for node in ray.nodes()
       if node['Alive']
     )
+
+
+def _fit(amount: float, need: float) -> int:
+  """Returns how many workers fit into the CPUs or GPUs of a node."""
+  if need >= 1:
+    return int(amount // need)
+  # No worker has a part of one GPU and of another. As floats, 1 // 0.2 is 4.
+  return int(amount) * (_UNITS // max(1, round(need * _UNITS)))
