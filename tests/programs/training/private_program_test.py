@@ -324,15 +324,25 @@ def test_a_program_from_before_the_run_began_does_not_go_on_with_it(
 
 
 @pytest.mark.usefixtures('is_not_built')
-def test_the_numbers_of_a_server_optimizer_may_not_change(tmp_path, store):
-  optimizers = tff.learning.optimizers
-  chosen = dict(server_optimizer=optimizers.build_adam(0.1))
-  with _build(tmp_path, store, **chosen).open_ledger() as ledger:
+@pytest.mark.parametrize(
+  ('build', 'others'),
+  [
+    (tff.learning.optimizers.build_adam, (dict(beta_1=0.5),)),
+    # Its state has vectors.
+    (tff.learning.optimizers.build_adafactor, ()),
+  ],
+)
+def test_the_numbers_of_a_server_optimizer_may_not_change(
+  tmp_path, store, build, others
+):
+  chosen = dict(learning_rate=0.1)
+  program = _build(tmp_path, store, server_optimizer=build(**chosen))
+  with program.open_ledger() as ledger:
     ledger.charge(1, 'an id')
-  _build(tmp_path, store, server_optimizer=optimizers.build_adam(0.1))
-  for other in (optimizers.build_adam(0.2), optimizers.build_adam(0.1, 0.5)):
+  _build(tmp_path, store, server_optimizer=build(**chosen))
+  for other in (dict(learning_rate=0.2), *others):
     with pytest.raises(ValueError, match='`server_optimizer` is .* and was'):
-      _build(tmp_path, store, server_optimizer=other)
+      _build(tmp_path, store, server_optimizer=build(**chosen | other))
 
 
 @pytest.mark.usefixtures('is_not_built')

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -315,7 +316,7 @@ def _described(setting: Any) -> str:
   if isinstance(setting, tff.learning.optimizers.Optimizer):
     # Its numbers are in its state alone.
     state = setting.initialize(tf.TensorSpec([]))
-    text += f' {tf.nest.map_structure(float, state)}'
+    text += f' {tf.nest.map_structure(lambda x: np.asarray(x).tolist(), state)}'
   return text
 
 
