@@ -100,9 +100,8 @@ def test_what_the_draws_of_the_noise_add_to_a_small_delta_is_a_caveat(
 def test_what_the_draws_of_all_permitted_rounds_add_is_a_caveat(
   capsys, tmp_path
 ):
-  plan = dataclasses.replace(
-    PLAN, num_rounds=1, target_delta=1e-11, target_epsilon=9.0
-  )
+  setting = {'num_rounds': 1, 'target_delta': 1e-11, 'noise_multiplier': 0.7}
+  plan = dataclasses.replace(PLAN, **setting, target_epsilon=9.5)
   assert not plan.caveats
   path, statement = tmp_path / 'ledger.jsonl', tmp_path / 'statement.md'
   charge(path, range(1), plan)
@@ -110,6 +109,11 @@ def test_what_the_draws_of_all_permitted_rounds_add_is_a_caveat(
   text = statement.read_text()
   assert f'This is for all {plan.permitted_rounds} rounds' in text
   assert 'may add more to delta' in text.split('## What')[0]
+  charge(path, range(1, plan.permitted_rounds), plan)
+  _, out, _ = run_here(capsys, str(path), '--format=json')
+  (found,) = json.loads(out)['ledgers']
+  assert 'may add more to delta' in found['caveats'][0]
+  assert found['caveats'] == found['plan']['caveats']
 
 
 def test_tells_what_runs_spent_together_caveats_first(capsys, runs):

@@ -106,6 +106,7 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> dict[str, Any]:
   # A budget may allow more rounds than the plan was made for.
   num_rounds = max(plan.num_rounds, ledger.num_releases)
   as_run = dataclasses.replace(plan, num_rounds=num_rounds, target_epsilon=None)
+  described = plan_json.plan_to_json(as_run, ledger.caveats)
   return {
     'path': str(ledger.path),
     'num_releases': ledger.num_releases,
@@ -115,8 +116,8 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> dict[str, Any]:
     'planned_epsilon': plan.epsilon_after(plan.permitted_rounds),
     'target_epsilon': plan.target_epsilon,
     'clipping_norm_from': [*map(str, spending.find_sources(ledger.path))],
-    'caveats': list(ledger.caveats),
-    'plan': plan_json.plan_to_json(as_run, ledger.caveats),
+    'caveats': described['caveats'],
+    'plan': described,
   }
 
 
@@ -144,8 +145,8 @@ def _format_ledger(ledger: dict[str, Any]) -> str:
   planned, target = ledger['planned_epsilon'], ledger['target_epsilon']
   limit = planned if target is None else target
   lines = [ledger['path']]
-  if plan['caveats']:
-    lines.append(f'  {words.state_caveats(plan["caveats"])}')
+  if ledger['caveats']:
+    lines.append(f'  {words.state_caveats(ledger["caveats"])}')
   lines += [
     f'  spent so far      {guarantee}',
     f'  releases          {released} of {ledger["num_rounds"]} planned',
