@@ -154,6 +154,8 @@ def test_a_failed_write_leaves_nothing(tmp_path):
     (dict(client_ids=['a']), '`client_ids` must be as many'),
     (dict(client_ids=['a', '', 'c']), '`client_ids` must be strings'),
     (dict(client_ids=['a', 0, 'c']), '`client_ids` must be strings.* found 0'),
+    # Python reads such an id from the name of a file.
+    (dict(client_ids=['a', 'b\udcff', 'c']), "of UTF-8, found 'b.udcff'"),
     (dict(client_ids=['a', 'a ', 'c']), "in one way, found 'a' and 'a '"),
     (dict(client_ids=['1', 'b', '1.0']), "in one way, found '1' and '1.0'"),
     (

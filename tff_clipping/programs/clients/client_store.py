@@ -212,7 +212,9 @@ def write_client_store(
     digest.update(f'{feature} {array.dtype} {array.shape};'.encode())
     digest.update(np.ascontiguousarray(array).data)
   for client, client_id in enumerate(client_ids):
-    digest.update(f'{client_id} {sizes[client]};'.encode())
+    # `_checked` refuses ids that UTF-8 does not have.
+    text = f'{client_id} {sizes[client]};'
+    digest.update(text.encode(errors='surrogatepass'))
     digest.update(rows[ends[client] : ends[client + 1]].data)
 
   def clients():
@@ -357,6 +359,11 @@ def _checked(
     if not isinstance(client_id, str) or not client_id:
       raise ValueError(
         f'`client_ids` must be strings, and not empty, found {client_id!r}.'
+      )
+    if client_id.encode(errors='replace').decode() != client_id:
+      raise ValueError(
+        f'`client_ids` must be strings of UTF-8, found {client_id!r}, perhaps '
+        'of bytes that were read in another encoding.'
       )
     if client_id in seen:
       raise ValueError(
