@@ -219,6 +219,9 @@ def test_others_cannot_read_it(states, tmp_path):
 def test_bad_arguments_are_refused(states, tmp_path):
   with pytest.raises(KeyError, match='`client_id` must be one of the store'):
     states.read('e', 1)
+  for client_id in (5, b'a'):
+    with pytest.raises(TypeError, match=f'must be strings, found {client_id}'):
+      _open(tmp_path / 'other', [client_id])
   with pytest.raises(ValueError, match='`process` must be one whose clients'):
     client_states.ClientStates(
       tmp_path / 'other', _process([('client', np.str_)]), _IDS

@@ -74,6 +74,7 @@ class ClientStates:
       client_ids: The ids of all clients.
 
     Raises:
+      TypeError: If an id is no string.
       ValueError: If clients keep nothing for `process`.
       StorageError: If the folder cannot be written, or holds a store of other
         clients or another process.
@@ -91,6 +92,9 @@ class ClientStates:
     ]
     self._folder = pathlib.Path(folder)
     self._client_ids = frozenset(client_ids)
+    for client_id in self._client_ids:
+      if not isinstance(client_id, str):
+        raise TypeError(f'`client_ids` must be strings, found {client_id!r}.')
     # By client, the rounds of its versions, in order.
     self._versions: dict[str, list[int]] = collections.defaultdict(list)
     with storage_errors.writing(f'The folder {self._folder}'):
