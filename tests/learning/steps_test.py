@@ -381,6 +381,27 @@ def test_a_keeping_step_of_ones_own_sends_and_keeps_what_it_says(store):
     np.testing.assert_allclose(kept[each], duals[each], rtol=1e-3, atol=1e-3)
 
 
+def test_a_round_that_diverges_does_not_change_what_a_client_keeps():
+  process = _build(
+    None,
+    fed_pd.FedPD(0.2, 0.3),
+    model_aggregator=aggregators.clipped_mean_factory(clipping_norm=0.3),
+  )
+
+  def run(state, feature, kept):
+    examples = dict(x=tf.fill([1, 3], feature), y=tf.ones([1, 1]))
+    data = tf.data.Dataset.from_tensor_slices(examples)
+    given = collections.OrderedDict(client=data, kept=kept)
+    output = process.next(state, [given])
+    (kept,) = output.metrics['client_work']['kept']
+    return output.state, [kept[0]]
+
+  state, before = run(process.initialize(), 1.0, [np.zeros([3, 1], np.float32)])
+  assert before[0].all()
+  state, after = run(state, 1e30, before)
+  np.testing.assert_array_equal(after, before)
+
+
 def _clip(vector, clipping_norm):
   return vector * min(1.0, clipping_norm / np.linalg.norm(vector))
 

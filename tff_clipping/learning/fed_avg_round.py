@@ -293,15 +293,9 @@ def _build_server_work(
     if step is not None and step.shares:
       update = list(update)
       # An update that is not finite leaves the model as it is.
-      is_finite = tf.reduce_all(
-        [tf.reduce_all(tf.math.is_finite(value)) for value in update]
+      shared = _if_finite(
+        update, step.share(update, shared, way=work.way), shared
       )
-      shared = [
-        tf.where(is_finite, new, old)
-        for new, old in zip(
-          step.share(update, shared, way=work.way), shared, strict=True
-        )
-      ]
     return ClientWorkState(
       state.round_num + 1, weights.trainable if measure_updates else [], shared
     )
@@ -355,11 +349,13 @@ def _build_client_work(
     update = work.make_update(client, weights, round_num, kept)
     sent = update
     if step is not None:
-      # It zeroes what is not finite, which a client would keep for ever.
+      # It zeroes what is not finite.
       sent = l2_clip.clip_by_l2_norm(
         list(step.send(update, kept)), step.clipping_norm
       ).value
-      kept_next = list(step.keep(update, sent, kept, way=work.way))
+      kept_next = step.keep(update, sent, kept, way=work.way)
+      # NaN would be kept for ever, and end each later update of the client.
+      kept_next = _if_finite(kept_next, kept_next, kept.own)
     elif sender is not None:
       sent, measured = sender.send(update, list(weights.trainable))
     row = collections.OrderedDict()
@@ -374,6 +370,21 @@ def _build_client_work(
     return result, row, kept_next
 
   return work_at_client
+
+
+def _if_finite(
+  values: Sequence[tf.Tensor],
+  after: Sequence[tf.Tensor],
+  before: Sequence[tf.Tensor],
+) -> list[tf.Tensor]:
+  """Returns `after` if all of some values are finite, else `before`."""
+  is_finite = tf.reduce_all(
+    [tf.reduce_all(tf.math.is_finite(value)) for value in values]
+  )
+  return [
+    tf.where(is_finite, new, old)
+    for new, old in zip(after, before, strict=True)
+  ]
 
 
 def _server_optimizer(

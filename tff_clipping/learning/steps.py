@@ -137,6 +137,8 @@ class KeepingStep(LocalStep):
   ) -> Sequence[tf.Tensor]:
     """Returns what the client keeps next.
 
+    If that is not finite, the client keeps what it had.
+
     Args:
       update: Δ_i.
       sent: What it sent: clipped, and zeros if it was not finite.
