@@ -365,12 +365,6 @@ _SPLIT = '4 clients, 20 to 777 examples'
       ['| 1.5 | holds |'],
       ['777'],
     ),
-    # Seeds that share an initial model.
-    (
-      {f'{seed}': dict(seed=seed, model_seed=0) for seed in (0, 1)},
-      ['The seeds of FedAvg share their initial model'],
-      [],
-    ),
     # Why a run is not compared, by names of the report.
     (
       {
