@@ -1,8 +1,10 @@
 """Tests of tff_clipping.privacy.calculator.ledger_main."""
 
 import dataclasses
+import errno
 import functools
 import json
+import pathlib
 
 import pytest
 
@@ -141,7 +143,7 @@ def test_tells_what_runs_spent_together_caveats_first(capsys, runs):
 def test_what_is_wrong_is_one_line_and_exit_code_2(capsys, runs, tmp_path):
   for arguments, message in (
     ([], 'a ledger, or the folder of a run, must be given'),
-    ([str(tmp_path / 'none')], 'a ledger must be a file that can be read'),
+    ([str(tmp_path / 'none')], 'must be a file that can be read, found'),
     ([str(tmp_path)], 'has no ledger.jsonl: it is not that of a private run'),
     ([__file__], 'is not a ledger: that of a run is the ledger.jsonl in its'),
     ([runs[0], runs[0]], 'ledgers must be different ones'),
@@ -152,6 +154,22 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(capsys, runs, tmp_path):
   code, _, err = run_here(capsys, runs[0])
   assert code == 2
   assert 'Line 3 of' in err
+
+
+def test_a_file_that_a_statement_cannot_read_is_named(
+  capsys, runs, tmp_path, monkeypatch
+):
+  def refuse(path):
+    raise PermissionError(errno.EACCES, 'Permission denied', str(path))
+
+  model = tmp_path / 'first' / 'model.weights.h5'
+  model.touch()
+  monkeypatch.setattr(pathlib.Path, 'read_bytes', refuse)
+  statement = tmp_path / 'statement.md'
+  arguments = runs[0], f'--statement={statement}'
+  message = '(Permission denied)'
+  check_refused(capsys, message, *arguments, main=ledger_main)
+  assert not statement.exists()
 
 
 def test_what_gave_a_run_its_clipping_norm_is_told(capsys, runs, tmp_path):

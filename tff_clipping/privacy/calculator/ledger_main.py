@@ -73,12 +73,15 @@ def _compute(
       raise ValueError(
         f'`statement` must end in .md, found {values.statement!r}.'
       )
+  text = ''
   try:
     ledgers = [ledger_contents.read_ledger(path) for path in values.ledgers]
+    if values.statement is not None:
+      text = statement.format_statement(ledgers[0], record)
   except OSError as error:
     raise ValueError(
-      f'a ledger must be a file that can be read, found {error.filename!r} '
-      f'({error.strerror}).'
+      'a ledger, and what a statement has a digest of, must be a file that can '
+      f'be read, found {error.filename!r} ({error.strerror}).'
     ) from error
   spent = spending.compute_spending(ledgers, target_delta=values.target_delta)
   answer = {
@@ -95,7 +98,6 @@ def _compute(
     'statement': values.statement,
   }
   if values.statement is not None:
-    text = statement.format_statement(ledgers[0], record)
     command_line.write_new_file(values.statement, text, 'statement')
   return answer
 
