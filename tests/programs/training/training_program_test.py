@@ -1,6 +1,8 @@
 """Tests of the training program, on a process that is small and real."""
 
 import dataclasses
+import errno
+import fcntl
 import math
 import os
 import signal
@@ -368,6 +370,30 @@ def test_what_cannot_be_in_a_row_ends_the_run(tmp_path, evaluate, message):
     settings = dict(watchers=[evaluate])
   with pytest.raises(RoundError, match=message):
     small_program.program(tmp_path, **settings).run()
+
+
+@pytest.mark.parametrize('has_locks', [True, False])
+def test_two_programs_do_not_run_at_one_place(tmp_path, monkeypatch, has_locks):
+  def lock(descriptor, operation):
+    raise OSError(errno.ENOLCK, 'No locks available')
+
+  if not has_locks:
+    monkeypatch.setattr(fcntl, 'flock', lock)
+  seen = []
+
+  def run_another(metrics):
+    if metrics['round_num'] == 3 and has_locks:
+      with pytest.raises(storage_errors.StorageError) as raised:
+        small_program.program(tmp_path).run()
+      seen.append(str(raised.value))
+
+  result = small_program.program(tmp_path, after=run_another).run()
+  assert result.reason is StopReason.FINISHED
+  assert len(seen) == has_locks
+  assert all('in use by another program' in text for text in seen)
+  # It has ended.
+  again = small_program.program(tmp_path, num_rounds=7).run()
+  assert again.round_num == 7
 
 
 def test_a_signal_in_a_checkpoint_comes_after_it(tmp_path):

@@ -7,6 +7,8 @@ A file has a line of JSON, the arrays of the state one after the other, and the
 CRC-32 of both, which reveals a file that is cut short or damaged.
 """
 
+import contextlib
+import fcntl
 import json
 import logging
 import os
@@ -14,7 +16,7 @@ import pathlib
 import re
 import secrets
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -98,6 +100,30 @@ class Checkpoints:
         '0.2, whose runs version 0.2 (commit 44967cd3) continues: begin in '
         'another folder.'
       )
+
+  @contextlib.contextmanager
+  def locked(self) -> Iterator[None]:
+    """Keeps every other program that locks them out while the body runs.
+
+    Raises:
+      StorageError: If another program has locked them, or their folder is gone.
+        On a disk without locks nothing tells of another program.
+    """
+    with storage_errors.writing('The checkpoints'):
+      lock = os.open(self.folder, os.O_RDONLY)
+    try:
+      try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      except BlockingIOError as e:
+        raise storage_errors.StorageError(
+          f'The checkpoints in {self.folder} are in use by another program: '
+          'give each run a folder of its own.'
+        ) from e
+      except OSError:
+        pass  # Some network disks have no locks.
+      yield
+    finally:
+      os.close(lock)
 
   def rounds(self) -> list[int]:
     """Returns the rounds of the checkpoints, in the order of writing."""

@@ -228,8 +228,9 @@ class TrainingProgram:
       How training ended. The state that it holds is checkpointed.
 
     Raises:
-      StorageError: If a file cannot be written, or is damaged. What was done
-        until the last checkpoint is kept.
+      StorageError: If a file cannot be written, or is damaged, or another
+        program has these checkpoints. What was done until the last checkpoint
+        is kept.
       ValueError: If the checkpoints are of another process, or of more rounds.
       RuntimeError: If this thread has no context.
       RoundError: If a round fails, had less noise than the ledger's plan
@@ -237,6 +238,11 @@ class TrainingProgram:
         is kept.
     """
     private_rounds.check_context()
+    with self.checkpoints.locked():
+      return self._run_all()
+
+  def _run_all(self) -> TrainingResult:
+    """Runs the rounds, with no other program at these checkpoints."""
     progress, signals = _Progress(), Interruption()
     interrupted = None
     try:
