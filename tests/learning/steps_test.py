@@ -350,6 +350,45 @@ def test_scaffold_follows_its_formulas(store):
   )
 
 
+def test_a_client_without_examples_has_the_loss_zero():
+  # Without a step its control would move against all other clients, and the
+  # rest would depend on where the model began.
+  process = _build(
+    None, steps.Scaffold(1.0), batch_size=28, local_steps=3, seed=1
+  )
+  rows = [*linear_models.PARTITION[:2], []]
+  clients = [
+    tf.data.Dataset.from_tensor_slices(
+      {name: value[each] for name, value in linear_models.examples().items()}
+    )
+    for each in [rows[0], rows[1], slice(0)]
+  ]
+  state, kept = process.initialize(), [np.zeros([3, 1], np.float32)] * 3
+  model, shared, own = np.ones(3), np.zeros(3), [np.zeros(3)] * 3
+  way = 3 * one_client.RATE
+  for _ in range(4):
+    given = [
+      collections.OrderedDict(client=client, kept=[each])
+      for client, each in zip(clients, kept, strict=True)
+    ]
+    output = process.next(state, given)
+    state, (kept,) = output.state, output.metrics['client_work']['kept']
+    updates = []
+    for each, control in zip(rows, own, strict=True):
+      y = model.copy()
+      for _ in range(3):
+        gradient = linear_models.gradient(y, each) if len(each) else 0
+        y = y - one_client.RATE * (gradient - control + shared)
+      updates.append(y - model)
+    own = [c - shared - u / way for c, u in zip(own, updates, strict=True)]
+    model = model + np.mean(updates, axis=0)
+    shared = -np.mean(updates, axis=0) / way
+  (found,) = process.get_model_weights(state).trainable
+  np.testing.assert_allclose(found[:, 0], model, rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(kept[:, :, 0], own, rtol=1e-4, atol=1e-4)
+  assert np.linalg.norm(updates[2]) > 1e-3
+
+
 # Batches of 4 are all examples of a client of 4, and twice those of 2.
 _FULL_BATCHES = dict(local_steps=3, batch_size=4)
 

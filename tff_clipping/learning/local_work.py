@@ -149,7 +149,8 @@ class LocalWork:
       kept: What `StepContext.kept` holds.
 
     Returns:
-      The update, a list of tensors: zeros for a client without examples.
+      The update, a list of tensors. The loss of a client without examples is
+      0: the update is zeros, unless the client keeps something.
     """
     variables = model.trainable_variables
     start = list(weights.trainable)
@@ -158,10 +159,17 @@ class LocalWork:
     indices = client_batches.batch_indices(
       tf.maximum(num_examples, 1), self.local_steps, self.batch_size, seed
     )
-    num_steps = tf.where(num_examples > 0, self.local_steps, 0)
+    has_examples = num_examples > 0
+    keeps = self.keeping_step is not None
+    if keeps:
+      # A client without examples goes where what it keeps points.
+      leaves = [_or_zeros(has_examples, leaf) for leaf in leaves]
+      num_steps = tf.constant(self.local_steps)
+    else:
+      num_steps = tf.where(has_examples, self.local_steps, 0)
     step_size: float | tf.Tensor = self.client_learning_rate
     if self.local_step.adds_up and hasattr(model, 'has_linear_loss'):
-      is_linear = (num_examples > 0) & model.has_linear_loss(examples)
+      is_linear = has_examples & model.has_linear_loss(examples)
       num_steps = tf.where(is_linear, 1, num_steps)
       step_size = tf.where(
         is_linear,
@@ -182,6 +190,7 @@ class LocalWork:
           round_num=round_num,
           kept=kept,
           seed=seed,
+          has_loss=has_examples if keeps else None,
         )
         direction, memory = self.local_step.direction(context, memory)
         taken = context.descend(direction, step_size)
@@ -217,6 +226,15 @@ class LocalWork:
     """
     with tf.variable_creator_scope(_zeros_creator):
       return self.model_fn()
+
+
+def _or_zeros(has_examples: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
+  """Returns a tensor of examples; of one example of zeros if it has none."""
+  return tf.cond(
+    has_examples,
+    lambda: tf.identity(leaf),
+    lambda: tf.zeros(tf.concat([[1], tf.shape(leaf)[1:]], axis=0), leaf.dtype),
+  )
 
 
 def _zeros_creator(next_creator, **kwargs):

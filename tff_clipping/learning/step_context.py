@@ -38,6 +38,7 @@ class StepContext:
     round_num: tf.Tensor,
     kept: Any,
     seed: tf.Tensor,
+    has_loss: tf.Tensor | None = None,
   ):
     """Builds the context of a step.
 
@@ -49,6 +50,8 @@ class StepContext:
       round_num: See the attribute.
       kept: See the attribute.
       seed: The stateless seed of the client in the round, shape `[2]`.
+      has_loss: A scalar: whether the loss is that of the batch, or 0. `None` if
+        it always is that of the batch.
     """
     self.start = start
     self.step = step
@@ -57,6 +60,7 @@ class StepContext:
     self._model = model
     self._batch = batch
     self._seed = seed
+    self._has_loss = has_loss
     self._values: list[tf.Tensor] = []
     # What was read since the last write, and the operations of that write.
     self._read: list[tf.Tensor] = []
@@ -137,6 +141,8 @@ class StepContext:
     with after(self._written):
       with tf.GradientTape() as tape:
         loss = self._model.forward_pass(self._batch, training=True).loss
+        if self._has_loss is not None:
+          loss = tf.where(self._has_loss, loss, tf.zeros_like(loss))
       gradient = [
         # Of a table of embeddings it comes as some of the rows.
         tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g

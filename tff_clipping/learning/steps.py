@@ -104,6 +104,9 @@ class KeepingStep(LocalStep):
   clipped. It also depends on the rounds in which the client took part, so that
   not every plan charges for it: see `programs.checks.process_checks`.
 
+  The loss of a client without examples is 0: it takes its steps all the same,
+  and what it keeps moves it.
+
   Attributes:
     clipping_norm: The norm to which a client clips what it sends, before the
       aggregator clips; `math.inf` for no clip here. Privacy rests on the
