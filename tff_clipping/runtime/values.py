@@ -88,7 +88,8 @@ def unflatten(leaves: Sequence, type_spec: tff.Type):
     type_spec: A TFF type; federated types in it are placed at the server.
 
   Returns:
-    What TFF's native context returns for a result of this type.
+    What TFF's native context returns for a result of this type; but for a
+    sequence the list of its elements, in place of a data set.
   """
   remaining = iter(leaves)
   value = _unflatten(remaining, type_spec)
