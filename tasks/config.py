@@ -337,7 +337,11 @@ class Config:
       if value is None and field.default is None:
         missing += [f'`{field.name}`'] if field.metadata['required'] else []
         continue
-      for each in value if isinstance(value, tuple) else (value,):
+      has_several = typing.get_origin(field.type) is tuple
+      if isinstance(value, tuple) != has_several:
+        kind = 'a sequence' if has_several else 'a single value'
+        raise TypeError(f'`{field.name}` must be {kind}, found {value!r}.')
+      for each in value if has_several else (value,):
         field.metadata['check'](field.name, each)
     if missing:
       raise ValueError(f'{", ".join(missing)} must be given.')
