@@ -111,7 +111,14 @@ def check(config: Config) -> None:
   choices = ', '.join(ALGORITHMS)
   rule('algorithm', c.algorithm in ALGORITHMS, f'must be one of {choices}')
 
-  # Data and cohorts.
+  # Data and cohorts. A function that makes the task may read these settings.
+  makes_task = named_functions.is_own(c.task)
+  for setting, partition in (
+    ('dirichlet_alpha', 'dirichlet'),
+    ('shards_per_client', 'shards'),
+  ):
+    has_effect = makes_task or c.partition == partition
+    only(setting, has_effect, f'`partition` {partition}')
   rule(
     'clients_per_round',
     c.num_clients is None or c.clients_per_round <= c.num_clients,
@@ -182,6 +189,8 @@ def check(config: Config) -> None:
     *('noise_clients_per_round', 'audit_canaries'),
   ):
     only(setting, has_noise, 'dp_fed_avg, which adds noise,')
+  only('accountant', has_noise and not is_correlated(c), f'{independent},')
+  only('simulation_diagnostics', is_private(c), 'a private run')
   if has_noise:
     has_delta = c.target_delta is not None
     rule('target_delta', has_delta, 'must be given for dp_fed_avg')

@@ -235,6 +235,8 @@ _MODEL_CLIPPING = _PUBLIC | dict(algorithm='model_clipping_fed_avg')
     (_FED_AVG, dict(min_separation=2), '`min_separation` .* only, found 2'),
     (_FED_AVG, dict(proximal_mu=0.1), '`proximal_mu` .* only, found 0.1'),
     (_FED_AVG, dict(num_workers=2), '`num_workers` .* only, found 2'),
+    (_FED_AVG, dict(dirichlet_alpha=0.1), '`dirichlet_alpha` .* only, found'),
+    (_FED_AVG, dict(shards_per_client=3), '`shards_per_client` .* only, fou'),
     # Clipping.
     (_FED_AVG, dict(clipping_norm=1.0), '`clipping_norm` .* only, found 1.0'),
     (_FED_AVG, dict(aggregation='secure'), '`aggregation` .* only'),
@@ -270,6 +272,9 @@ _MODEL_CLIPPING = _PUBLIC | dict(algorithm='model_clipping_fed_avg')
     ),
     (_CORRELATED, dict(clipping='per_layer'), '`clipping` must be fixed for'),
     # Privacy.
+    (_PUBLIC, dict(accountant='pld'), '`accountant` .* only, found pld'),
+    (_CORRELATED, dict(accountant='pld'), '`accountant` .* only, found pld'),
+    (_PUBLIC, dict(simulation_diagnostics=True), '`simulation_diag.* only'),
     (_PUBLIC, dict(target_epsilon=1.0), '`target_epsilon` .* only, found 1.0'),
     (_PUBLIC, dict(audit_canaries=10), '`audit_canaries` .* only, found 10'),
     (_PRIVATE, dict(target_delta=None), '`target_delta` must be given for dp'),
