@@ -350,8 +350,8 @@ class NamedRun:
     variants: What is changed, some of `VARIANTS`.
 
   Raises:
-    ValueError: If there is no such row, scale, algorithm or variant, or a
-      variant is not of the algorithm.
+    ValueError: If there is no such row, scale, algorithm or variant, a variant
+      is not of the algorithm, or two of them set one setting otherwise.
   """
 
   row: str
@@ -365,6 +365,7 @@ class NamedRun:
     argument_checks.check_choice('row', self.row, tuple(ROWS))
     argument_checks.check_choice('scale', self.scale, tuple(SCALES))
     argument_checks.check_choice('algorithm', self.algorithm, ALGORITHMS)
+    changed: dict[str, Any] = {}
     for name in self.variants:
       argument_checks.check_choice('variants', name, tuple(VARIANTS))
       if self.algorithm not in VARIANTS[name].algorithms:
@@ -372,6 +373,12 @@ class NamedRun:
           f'`variants` must fit the algorithm, found {name}, which is of '
           f'{" and ".join(VARIANTS[name].algorithms)}, with {self.algorithm}.'
         )
+      for setting, value in VARIANTS[name].settings.items():
+        if changed.setdefault(setting, value) != value:
+          raise ValueError(
+            f'`variants` must agree on `{setting}`, found {changed[setting]} '
+            f'and {value} in {", ".join(self.variants)}.'
+          )
 
   @property
   def name(self) -> str:

@@ -200,6 +200,10 @@ def test_a_row_with_ones_own_files_has_a_folder_by_their_names(monkeypatch):
       (_MLP, 'paper', 'fed_avg', 0, ['fixed_size']),
       '`variants` must fit the algorithm, found fixed_size',
     ),
+    (
+      (_MLP, 'paper', 'dp_fed_avg', 0, ['banded', 'blt']),
+      '`variants` must agree on `mechanism`, found banded and blt in banded, ',
+    ),
   ],
 )
 def test_names_that_are_not_in_the_table_are_refused(names, message):
