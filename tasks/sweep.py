@@ -61,6 +61,14 @@ def main() -> int:
   ]
   must = 'must not have flags that the command line has too'
   check('grid', not twice, must, ', '.join(twice))
+  names = [line[0].lstrip('-').partition('=')[0] for line in lines]
+  overridden = [
+    f'`{name}`'
+    for i, (name, line) in enumerate(zip(names, lines, strict=True))
+    if len(line) > 1 and name in names[i + 1 :]
+  ]
+  must = 'must not give a flag again below the values to try'
+  check('grid', not overridden, must, ', '.join(overridden))
   runs = {}
   for chosen in itertools.product(*lines):
     varied = [
@@ -125,7 +133,7 @@ def _in_names(flag: str) -> str:
 def _read_line(line: str) -> list[str]:
   """Returns the flags of a line of a grid file, one for each value."""
   name, equals, values = line.partition('=')
-  if not equals or name.removeprefix('--') in _LISTS:
+  if not equals or name.lstrip('-') in _LISTS:
     return [line]
   return [f'{name}={each.strip()}' for each in values.split(',')]
 

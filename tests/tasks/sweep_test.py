@@ -50,6 +50,7 @@ def grid(tmp_path):
   ('line', 'words'),
   [
     ('--seed=0,0', 'different values'),
+    ('--num_rounds=3', 'again below the values to try, found --num_rounds.'),
     ('--local_steps=0', '--local_steps must be at least 1, found 0'),
     ('--clipping_norm=1', 'must be given for an algorithm that clips only'),
   ],
