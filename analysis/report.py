@@ -49,7 +49,8 @@ _RESULT_NOTE = (
   'Figures are means over seeds ({} a row). ± is half of the 95 % interval of '
   'the mean by Student’s t, from three seeds on. Each run is compared with the '
   'FedAvg run of the same setting and seed, and with no other. ε is for one '
-  'run alone, after the rounds that were run.'
+  'run alone, after the rounds that were run; after all that were planned, if '
+  'it has diverged.'
 )
 _ONE_MODEL_NOTE = (
   'The seeds of {} share their initial model: ± is without what another '

@@ -62,6 +62,8 @@ _AUDIT_KEYS = (
 _PLAN_KEYS = ('noise_multiplier', 'target_delta', 'sampling')
 _NEEDED_KEYS = (*_PLAN_KEYS, 'epsilon')
 _NOT_KNOWN = 'what was charged is not known'
+# Of result.json: what was released decided where these runs end.
+_ENDED_BY_RELEASES = ('diverged', 'stopped')
 _UPDATE_FILE = re.compile(r'round_(\d+)\.csv')
 
 
@@ -139,7 +141,8 @@ class Run:
     metric: The figure on the test set that decides.
     notes: What is missing or cut off, a phrase each.
     ledger: The ledger; None where there is none.
-    charged: The epsilon of all releases that it has charged; NaN without one.
+    charged: The epsilon of all releases that it has charged, or of the whole
+      plan where what was released ended the run; NaN without a ledger.
   """
 
   config: Mapping[str, Any]
@@ -401,6 +404,7 @@ def _read_privacy(
   privacy = _read_json(path) if path.is_file() else {}
   caveats, epsilon = [*(privacy.get('caveats') or ())], math.nan
   if ledger.is_file():
+    reason = _reason(directory / 'result.json')
     try:
       with warnings.catch_warnings():
         # The run has said what is unusual of its δ.
@@ -409,6 +413,9 @@ def _read_privacy(
       # A run that was killed may not have written down all of its caveats.
       caveats += charged.caveats
       epsilon = charged.epsilon
+      if reason in _ENDED_BY_RELEASES:
+        # That of the rounds that were run is no guarantee.
+        epsilon = max(epsilon, charged.plan.epsilon)
       plan = privacy_lib.plan_to_json(charged.plan, [*dict.fromkeys(caveats)])
       changed = [key for key in _PLAN_KEYS if privacy.get(key) != plan[key]]
       if privacy and changed:
@@ -439,6 +446,11 @@ def _read_privacy(
     described = f'{stated} The plan: {described}' if described else stated
   privacy['description'] = described or None
   return privacy, epsilon
+
+
+def _reason(path: pathlib.Path) -> Any:
+  """Why a run has ended; None while it has not."""
+  return _read_json(path).get('reason') if path.is_file() else None
 
 
 def _read_audit(path: pathlib.Path, notes: list[str]) -> list[dict[str, Any]]:

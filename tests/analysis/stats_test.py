@@ -127,6 +127,10 @@ def test_a_round_that_was_charged_and_not_recorded_counts(tmp_path):
       ledger.charge(round_num, f'{round_num}')
   found = stats.read_folders([folder])
   assert found.table['epsilon'].iloc[0] == PLAN.epsilon_after(3)
+  # A reader who knows that it ended early has seen its releases.
+  (folder / 'result.json').write_text('{"reason": "diverged"}')
+  found = stats.read_folders([folder])
+  assert found.table['epsilon'].iloc[0] == PLAN.epsilon
 
 
 def test_cosine_is_that_of_vectors_with_these_norms_and_this_mean(read_run):
