@@ -96,7 +96,7 @@ def by_setting(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
   for key in stats.SETTING_KEYS:
     if key in texts and key not in ('task', 'model', 'partition'):
       differ = texts[key].groupby(found).transform('nunique') > 1
-      found = found + (', ' + texts[key]).where(differ, '')
+      found = found + (', ' + texts[key]).where(differ & texts[key].ne(''), '')
   same = found.duplicated(keep=False)
   found = found.where(~same, found + ' (' + firsts['folder'] + ')')
   groups = dict(iter(table.groupby('series')))

@@ -124,6 +124,18 @@ def test_settings_are_ordered_by_model_and_split_and_value(read_runs):
   assert names.ordered(table).index.to_list() == list('fedcba')
 
 
+def test_a_setting_that_only_some_have_is_told_of_these(read_runs):
+  table = read_runs(
+    a=dict(), b=dict(examples_per_client=60), c=dict(held_out_clients=5)
+  ).table
+  title = 'MLP on EMNIST, non-IID (label skew)'
+  assert [each for each, _ in names.by_setting(table)] == [
+    title,
+    f'{title}, examples per client = 60',
+    f'{title}, held out clients = 5',
+  ]
+
+
 def test_runs_of_a_setting_are_ordered_by_algorithm_and_value(read_runs):
   table = read_runs(
     a=run_folders.PRIVATE | dict(clipping_norm=0.5),
