@@ -227,7 +227,8 @@ class Runs(NamedTuple):
         is training that is still to come), `equal_path_lead` (the run's own
         less that), `shown_norm` (the threshold on updates with which
         it is drawn: its own or, where it does not clip, that of all others of
-        its setting; NaN where there is none, and for clipped models);
+        its setting; NaN where there is none, where it adapts, and for clipped
+        models);
       - `is_private`, `has_simulation_figures` (a private run shows exact
         figures of its clients), `has_caveats` (the ε of its plan does not hold
         for the run as it was run), `epsilon` (of the rounds and cohorts that
@@ -524,8 +525,11 @@ def _at_equal_path(run: Mapping[str, Any], plain: Mapping[str, Any]) -> float:
 
 
 def _shown_norms(table: pd.DataFrame) -> pd.Series:
+  adapts = table['clipping'] == 'adaptive'
   norms = table['clipping_norm'].where(table['clips'] == 'updates')
-  is_known = ~table['own_aggregator']
+  # That of the first round alone.
+  norms = norms.mask(adapts)
+  is_known = ~table['own_aggregator'] & ~adapts
   of_setting = norms.where(is_known).groupby(
     [table['setting'], table['variants']]
   )

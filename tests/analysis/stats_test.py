@@ -247,8 +247,10 @@ def test_a_threshold_is_not_guessed_where_there_are_several(read_runs):
     b=dict(algorithm='ce_fed_avg', clipping_norm=2.0),
     # Its own is no threshold on updates.
     models=dict(algorithm='model_clipping_fed_avg', clipping_norm=9.0),
+    # It has this one in the first round alone.
+    moving=dict(algorithm='ce_fed_avg', clipping='adaptive', clipping_norm=1.0),
   ).table['shown_norm']
-  assert norms.fillna(0).to_list() == [0.0, 1.0, 2.0, 0.0]
+  assert norms.fillna(0).to_list() == [0.0, 1.0, 2.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(
