@@ -210,10 +210,18 @@ def curve_panel(ax: Axes, title: str, table: pd.DataFrame) -> None:
   unit = ' %' if metric.is_share else ''
   for label, look, own in _labelled(table):
     scores = pd.concat([run.scores for run in own['files']], axis=1)
-    rounds = scores.agg(['mean', 'min', 'max'], axis=1)
+    # Seeds can be evaluated in other rounds: a mean is over all of them.
+    scores = scores.dropna()
+    rounds = pd.DataFrame(
+      {
+        'mean': scores.mean(axis=1),
+        'min': scores.min(axis=1),
+        'max': scores.max(axis=1),
+      }
+    )
     if len(rounds) <= 12:
       look |= {'marker': 'o', 'markersize': 3.5}
-    last = stats.number(rounds['mean'].iloc[-1], f'.{decimals}f')
+    last = stats.number(own['final_score'].mean(), f'.{decimals}f')
     _plot_over_seeds(ax, f'{label}: {last}{unit}', look, rounds)
   ax.set(title=title, xlabel='Round', ylabel=metric.heading)
   ax.set(xlim=(0.0, None), ylim=curve_limits(table))

@@ -47,6 +47,16 @@ def test_a_curve_is_the_mean_of_seeds_with_their_range(read_runs):
   assert ax.get_ylabel() == 'Test accuracy (%)'
 
 
+def test_a_curve_is_of_rounds_in_which_all_seeds_were_evaluated(read_runs):
+  # Means of one seed and of the other would take turns.
+  table = read_runs(
+    a=dict(seed=1, accuracies=(0.1, 0.2, 0.3, 0.4, 0.5)),
+    b=dict(seed=2, accuracies=(0.1, '', 0.7, '', 0.9)),
+  ).table
+  (ax,) = _draw(functools.partial(figures.curve_panel, title='', table=table))
+  assert _lines(ax) == {'FedAvg: 70.0 %': ([0, 2, 4], [10.0, 50.0, 70.0])}
+
+
 def test_a_figure_of_curves_is_of_a_problem(read_runs):
   table = read_runs(
     iid=dict(partition='iid'),
