@@ -21,8 +21,8 @@ _OURS = ('analysis', 'tasks', 'tff_clipping')
 
 # TensorFlow writes the way to an error before it, and a node behind it.
 _WAY = re.compile(
-  r'(in user code:|Graph execution error:).*^ *File "[^\n]*\n([^\n]+\n)*\s*'
-  r'(\w+Error: )?',
+  r'(in user code:|Graph execution error:).*^ *File "[^\n]*\n'
+  r'( *\S[^\n]*\n)*\s*(\w+Error: )?',
   re.DOTALL | re.MULTILINE,
 )
 _NODE = re.compile(r"\s*(for '|\[\[)\{\{node .*", re.DOTALL)

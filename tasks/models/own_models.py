@@ -6,6 +6,7 @@ train, badly, and Keras writes weights to a file that it does not write whole.
 All of it is looked for in what the model does.
 """
 
+import functools
 import pathlib
 import random
 import tempfile
@@ -70,13 +71,8 @@ def create_own_model(
     if model.built and not tf.executing_eagerly():
       return model
     # The first call builds what has no weights yet.
-    try:
-      outputs = model(tf.zeros([2, *input_shape], input_dtype), training=False)
-    except Exception as e:
-      raise ValueError(
-        f'`model` must take examples of {input_dtype.name}{list(input_shape)}, '
-        f'found that the model of {name} does not: {type(e).__name__}: {e}'
-      ) from e
+    examples = tf.zeros([2, *input_shape], input_dtype)
+    outputs = _call(functools.partial(model, training=False), examples, name)
   finally:
     random.setstate(state)
   if tf.executing_eagerly():
@@ -116,6 +112,17 @@ def save_weights(model: tf.keras.Model, path: pathlib.Path) -> None:
     )
 
 
+def _call(function: Callable, x: Any, name: str) -> Any:
+  """Calls a model with examples, or with their spec."""
+  try:
+    return function(x)
+  except Exception as e:
+    raise ValueError(
+      f'`model` must take examples of {x.dtype.name}{list(x.shape[1:])}, found '
+      f'that the model of {name} does not: {type(e).__name__}: {e}'
+    ) from e
+
+
 def _check_output(given: Any, output_shape: Any, name: str) -> None:
   """Raises unless a model gives what the loss takes, for 2 examples."""
   must = 'must have one output, but for a `TrainingProgram`'
@@ -146,7 +153,8 @@ def _check_is_trained_by_tff(
     )
   # TFF calls the model in a graph of its own, out of which such losses do not
   # get; those of weights are computed anew when they are asked for.
-  tf.function(lambda x: model(x, training=True)).get_concrete_function(spec)
+  trained = tf.function(lambda x: model(x, training=True))
+  _call(trained.get_concrete_function, spec, name)
   check(
     'model',
     all(tf.is_tensor(x) and hasattr(x, 'numpy') for x in model.losses),

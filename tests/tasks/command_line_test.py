@@ -93,6 +93,15 @@ def shapes(x):
 
 def values(x):
   return tf.gather(x, [7])
+
+class Layer(tf.keras.layers.Layer):
+  def call(self, x):
+    return no_such_name
+
+layer = Layer(name='mine')
+
+def of_a_layer(x):
+  return layer(x)
 """
 
 
@@ -101,6 +110,12 @@ def values(x):
   [
     ('shapes', '{}, line 4: slice index 5 of dimension 1 out of bounds.'),
     ('values', 'GatherV2: {}, line 7: indices[0] = 7 is not in [0, 2)'),
+    (
+      'of_a_layer',
+      "{}, line 11: name 'no_such_name' is not defined Call arguments received "
+      "by layer 'mine' (type Layer): • x=tf.Tensor(shape=(2, 1), "
+      'dtype=float32)',
+    ),
   ],
 )
 def test_of_tensorflow_the_line_of_a_user_and_the_last_sentence_are_shown(
@@ -109,7 +124,8 @@ def test_of_tensorflow_the_line_of_a_user_and_the_last_sentence_are_shown(
   path = tmp_path / 'mine.py'
   path.write_text(_FAILING)
   failing = tf.function(named_functions.find('loss', f'{path}:{function}'))
-  with pytest.raises((ValueError, tf.errors.InvalidArgumentError)) as caught:
+  errors = (NameError, ValueError, tf.errors.InvalidArgumentError)
+  with pytest.raises(errors) as caught:
     failing(tf.zeros([2, 1]))
   command_line.print_error(caught.value)
   assert capsys.readouterr().err == f'Error: {words.format(path)}\n'

@@ -138,6 +138,13 @@ class _OwnStep(tf.keras.Sequential):
     return {}
 
 
+class _FailsInTraining(_LAYERS.Layer):
+  def call(self, inputs, training=False):
+    if training:
+      raise AttributeError('failed in training')
+    return inputs
+
+
 class _AddsLoss(_LAYERS.Layer):
   def call(self, inputs):
     self.add_loss(tf.reduce_sum(inputs))
@@ -169,6 +176,7 @@ def _with_loss_of_outputs(input_shape, num_classes):
     (lambda shape, n: 3, 'returns a Model, found that .* returns int'),
     (_ends_with()(_SHAPE, 4), '`model` must be a function that works'),
     (lambda shape, n: _ends_with()((4,), n), r'take examples of float32\[8\]'),
+    (_ends_with(_FailsInTraining), r'(?s)float32\[8\].*failed in training'),
     (_functional(lambda x: [x, x]), 'must have one output, .* found 2 of'),
   ],
 )
