@@ -530,10 +530,15 @@ def create_local_step(config: Config) -> steps.LocalStep:
   else:
     function = named_functions.find('local_step', config.local_step)
     given = dict(participation=share, clipping_norm=config.clipping_norm)
-    taken = {*inspect.signature(function).parameters} & {*given}
+    taken = {
+      name: given[name]
+      for name, parameter in inspect.signature(function).parameters.items()
+      # Where nothing is clipped, the function's own default of c holds.
+      if given.get(name) is not None
+      or (name in given and parameter.default is parameter.empty)
+    }
     step = named_functions.make(
-      *('local_step', steps.LocalStep, function),
-      **{name: given[name] for name in taken},
+      *('local_step', steps.LocalStep, function), **taken
     )
   if isinstance(step, steps.KeepingStep):
     _check_keeping(config)

@@ -328,6 +328,7 @@ def _own_scaffold(participation, clipping_norm=math.inf):
     (_PUBLIC | dict(local_step='scaffold'), steps.Scaffold(20 / 40, 0.5)),
     # One's own takes what it names.
     (_PUBLIC | dict(local_step=_own_scaffold), steps.Scaffold(20 / 40, 0.5)),
+    (_FED_AVG | dict(local_step=_own_scaffold), steps.Scaffold(20 / 40)),
     (
       _PUBLIC | dict(local_step=lambda: steps.Momentum(0.5)),
       steps.Momentum(0.5),
