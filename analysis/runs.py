@@ -37,6 +37,7 @@ METRIC_COLUMNS = (
 CLIENT_METRICS = METRIC_COLUMNS[-4:]
 UPDATE_COLUMNS = ('client_id', 'update_norm', 'angle_degrees')
 _TYPES = {
+  'run': str,
   'client_id': str,
   **dict.fromkeys((*METRIC_COLUMNS, *UPDATE_COLUMNS[1:]), float),
 }
@@ -206,20 +207,36 @@ def read_published(directory: pathlib.Path) -> dict[str, Run]:
   """Reads the runs that `scripts/publish_runs.py` wrote.
 
   Raises:
-    ValueError: A file is missing or cannot be read.
+    ValueError: A file is missing or cannot be read, or lacks a run.
   """
   text, *tables = (directory / name for name in RESULT_FILES)
   try:
     lines = map(json.loads, text.read_text(encoding='utf-8').splitlines())
     configs = {line['name']: line for line in lines}
-    rounds, updates = (
-      pd.read_csv(path, dtype=_TYPES, float_precision='round_trip')
-      for path in tables
-    )
-  except (OSError, ValueError) as error:
+    return _runs_of(configs, *map(read_published_table, tables))
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    what = f'no {error}' if isinstance(error, KeyError) else error
     raise ValueError(
-      f'`directory` must hold published runs, found in {directory}: {error}.'
+      f'`directory` must hold published runs, found in {directory}: {what}.'
     ) from error
+
+
+def read_published_table(path: pathlib.Path) -> pd.DataFrame:
+  """Reads the rounds or the updates of published runs."""
+  return pd.read_csv(
+    path,
+    dtype=_TYPES,
+    float_precision='round_trip',
+    # A name may be NA, or digits.
+    keep_default_na=False,
+    na_values=[''],
+  )
+
+
+def _runs_of(
+  configs: Mapping[str, Any], rounds: pd.DataFrame, updates: pd.DataFrame
+) -> dict[str, Run]:
+  """The published runs, by name."""
   updates = _mark_means(updates)
   # As of a run that was read from its folder.
   rounds_of, updates_of = (

@@ -70,7 +70,7 @@ def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
     before = path.read_text(encoding='utf-8').splitlines()
     lines = {json.loads(line)['name']: line for line in before} | lines
     for own, file in zip(tables, paths, strict=True):
-      table = pd.read_csv(file, float_precision='round_trip')
+      table = run_files.read_published_table(file)
       own.append(table[~table['run'].isin(found)])
   text = ''.join(f'{line}\n' for _, line in sorted(lines.items()))
   path.write_text(text, encoding='utf-8')

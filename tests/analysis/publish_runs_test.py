@@ -122,6 +122,33 @@ def test_published_files_name_no_folder_of_the_machine():
     assert not re.search(r'/(home|tmp|work|root|Users)/', text), path
 
 
+def test_names_of_digits_stay_names(tmp_path):
+  updates = {16: [('007', 1.0, 60.0, 1.0), ('NA', 3.25, 90.0, '')]}
+  for name in ('001', 'NA'):
+    run = run_folders.write_run(tmp_path / name / name, updates=updates)
+    (run / 'result.json').write_text('{}')
+    # The second time they are read and written again.
+    publish(tmp_path / name, tmp_path / 'out')
+  runs = run_files.read_published(tmp_path / 'out')
+  assert [*runs] == ['001', 'NA']
+  for run in runs.values():
+    assert [*run.updates['client_id']] == ['007', 'NA']
+
+
+@pytest.mark.parametrize(
+  ('file', 'lacks'), [('runs.jsonl', 'config'), ('rounds.csv', 'dp')]
+)
+def test_published_files_that_lack_a_run_or_a_part_of_it_are_named(
+  tmp_path, file, lacks
+):
+  _write(tmp_path / 'runs')
+  publish(tmp_path / 'runs', tmp_path / 'out')
+  path = tmp_path / 'out' / file
+  path.write_text(path.read_text().replace('config', 'x').replace('dp,', 'x,'))
+  with pytest.raises(ValueError, match=f"published runs, .*: no '{lacks}'"):
+    stats.read_results(tmp_path / 'out')
+
+
 def test_what_nothing_reads_is_kept_when_runs_are_added(tmp_path):
   for name in run_files.RESULT_FILES:
     shutil.copy(_ROOT / 'results' / name, tmp_path)
