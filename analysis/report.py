@@ -93,7 +93,7 @@ _AUDIT_COLUMNS = {
   'ε, an estimate': ('epsilon_estimate', '.2f'),
   'true positives': ('true_positive_rate', '.1%'),
   'allowed': ('allowed_true_positive_rate', '.1%'),
-  'confidence': ('confidence', '.0%'),
+  'confidence': ('confidence', lambda it: f'{stats.at_least(100 * it)}%'),
   'refuted': ('is_refuted', ''),
 }
 _SUPERSCRIPTS = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')

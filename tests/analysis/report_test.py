@@ -515,20 +515,23 @@ def test_exact_figures_of_a_private_run_are_labelled(write):
   assert len(captions) == 1
 
 
-def test_an_audit_stands_beside_the_claim(write):
+@pytest.mark.parametrize(
+  ('confidence', 'told'), [(0.95, '95%'), (0.999, '99.9%')]
+)
+def test_an_audit_stands_beside_the_claim(write, confidence, told):
   text = write(
     **THREE,
     audited=dict(
       algorithm='dp_fed_avg',
       privacy=PRIVACY | {'sampling': 'paper', 'actual_epsilon': 6.5},
-      audit=run_folders.AUDIT,
+      audit=run_folders.AUDIT | {'confidence': confidence},
       audit_canaries=100,
     ),
   )
   section = text[text.index('## Audits') :]
   assert (
-    ' | 98 | 102 | 1.5 | all_releases | 0.25 | 0.75 | – | 3.1% | 20.0% | 95% '
-    '| no |\n'
+    ' | 98 | 102 | 1.5 | all_releases | 0.25 | 0.75 | – | 3.1% | 20.0% | '
+    f'{told} | no |\n'
   ) in section
   # Beside the run that was not audited, and not in its place.
   assert '| DP-FedAvg | 90.00 |' in text
