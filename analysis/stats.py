@@ -358,7 +358,8 @@ def _row(run: Run) -> dict[str, Any]:
       model['name'], run_files.own_name(model['name'])
     ),
     'data': DATA_NAMES.get(data, data),
-    'population': _PART.sub('', settings['task']),
+    # A file may be given by several paths.
+    'population': _PART.sub('', data),
     'is_iid': is_iid,
     'split': 'IID' if is_iid else 'non-IID',
     'metric': run.metric,

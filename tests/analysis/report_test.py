@@ -323,6 +323,15 @@ _SPLIT = '4 clients, 20 to 777 examples'
       [_WARNING],
       [],
     ),
+    # And so has one file by two paths.
+    (
+      dict(
+        exact=dict(task='mine.npz', partition='natural'),
+        private=dict(PRIVATE, task='/home/me/mine.npz', partition='natural'),
+      ),
+      [_WARNING],
+      [],
+    ),
     # Names are no mathematics, and their files differ.
     (
       {
