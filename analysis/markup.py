@@ -23,6 +23,17 @@ _FIGURE = re.compile(
 # Of a figure of 160 dots an inch, so that 9 points are read well.
 _PIXELS_A_DOT = 0.6875
 _TABLE = re.compile(r'<table>.*?</table>', re.DOTALL)
+# Before what can be markup: a star that is not after a space and before one, a
+# line that is not within a word, and what begins a list, heading or quotation.
+_BEFORE_MARKUP = re.compile(
+  r'(?=[\\`\[\]<&$|~])|(?=\*\S)|(?<!\s)(?=\*)'
+  r'|(?<![^\W_])(?=_)|(?=_(?![^\W_]))|^(?=[-+]\s|[#>])'
+)
+
+
+def plain(text: str) -> str:
+  """A text as one line of Markdown, in which no sign of it is markup."""
+  return _BEFORE_MARKUP.sub(r'\\', ' '.join(text.splitlines()).strip())
 
 
 def markdown_table(table: pd.DataFrame) -> str:
@@ -32,7 +43,7 @@ def markdown_table(table: pd.DataFrame) -> str:
   rule = ['---:' if _is_numeric(table[name]) else '---' for name in table]
   rows = table.itertuples(index=False, name=None)
   return '\n'.join(
-    '| ' + ' | '.join(str(cell).replace('|', '\\|') for cell in line) + ' |'
+    '| ' + ' | '.join(plain(str(cell)) for cell in line) + ' |'
     for line in (table.columns, rule, *rows)
   )
 
@@ -66,10 +77,10 @@ def to_html(text: str, directory: pathlib.Path) -> str:
       f'<figcaption>{caption}</figcaption></figure>'
     )
 
-  # Texts of a run are no markup.
-  body = markdown.markdown(
-    text.replace('&', '&amp;').replace('<', '&lt;'), extensions=['tables']
-  )
+  # There is no HTML in a page.
+  converter = markdown.Markdown(extensions=['tables'])
+  converter.ESCAPED_CHARS += ['&', '$', '~']
+  body = converter.convert(text.replace('&', '&amp;').replace('<', '&lt;'))
   # No line ends between these and their number.
   for signs in ('± ', ' %', ' = '):
     body = body.replace(signs, signs.replace(' ', '&nbsp;'))

@@ -30,7 +30,7 @@ _OUTPUT = flags.DEFINE_string(
 
 _HEADING = '# Clipping in federated learning: report\n'
 # A figure in `report.md`, by the name of its file.
-_FIGURE = re.compile(r'\]\(([\w.-]+\.png)\)')
+_FIGURE = re.compile(r'^!\[.*\]\(([\w.-]+\.png)\)$', re.MULTILINE)
 # Dots an inch of figures: a phone has two or three in the place of one.
 _DPI = 160
 _WIDTH = 100
@@ -158,9 +158,9 @@ def write_report(
     'Run by run': _run_by_run(table),
     'Audits': _audits(table),
     'What is missing': '\n'.join(
-      f'- {note}' for note in _notes(table, found.left_out)
+      f'- {markup.plain(note)}' for note in _notes(table, found.left_out)
     ),
-    'How this was made': ' '.join([made_by, _versions(table)]).strip(),
+    'How this was made': markup.plain(f'{made_by} {_versions(table)}'.strip()),
   }
   for _, drawn in pictures.values():
     for drawing in drawn:
@@ -204,7 +204,9 @@ def _named(table: pd.DataFrame) -> pd.DataFrame:
 def _pictures(note: str, drawn: Sequence[figures.Drawing]) -> str:
   """Figures with their captions below a note; nothing without figures."""
   shown = [
-    f'![{each.caption}]({each.name})\n\n*{each.caption}*' for each in drawn
+    f'![{caption}]({each.name})\n\n*{caption}*'
+    for each in drawn
+    for caption in [markup.plain(each.caption)]
   ]
   return '\n\n'.join([note, *shown] if note and shown else shown)
 
@@ -278,7 +280,8 @@ def _results(table: pd.DataFrame) -> str:
   found = _by_metric(table)
   parts = []
   for metric, of_metric in found:
-    parts.append(f'**{_result_sentence(metric, of_metric)}**')
+    sentence = markup.plain(_result_sentence(metric, of_metric))
+    parts.append(f'**{sentence}**')
     parts.append(markup.markdown_table(_result_table(metric, of_metric)))
   every = pd.concat(of_metric for _, of_metric in found)
   seeds = sorted({*every['seeds']} - {0} or {0})
@@ -286,7 +289,7 @@ def _results(table: pd.DataFrame) -> str:
   if every['one_model'].any():
     shared = every.loc[every['one_model'], 'label']
     note += f' {_ONE_MODEL_NOTE.format("; ".join(shared))}'
-  return '\n\n'.join([*parts, note])
+  return '\n\n'.join([*parts, markup.plain(note)])
 
 
 def _result_table(metric: Metric, found: pd.DataFrame) -> pd.DataFrame:
@@ -341,7 +344,7 @@ def _result_sentence(metric: Metric, found: pd.DataFrame) -> str:
 
 def _privacy(table: pd.DataFrame) -> str:
   """What private runs promise, together and each, once for equal ones."""
-  texts = _together(table)
+  texts = [*map(markup.plain, _together(table))]
   promises = []
   for name, run in table['files'].items():
     keys = ['description', 'with_clipping_norm']
@@ -349,7 +352,9 @@ def _privacy(table: pd.DataFrame) -> str:
       # Its noise is not that of the sentence alone.
       keys.append('aggregation')
     texts_of_run = filter(None, map(run.privacy.get, keys))
-    promises += [(text, name) for text in texts_of_run]
+    promises += [
+      (markup.plain(text), markup.plain(name)) for text in texts_of_run
+    ]
   told = pd.DataFrame(promises, columns=['text', 'name'])
   for text, own in told.groupby('text', sort=False)['name']:
     is_all = len(own) == told['name'].nunique()
@@ -359,10 +364,11 @@ def _privacy(table: pd.DataFrame) -> str:
   held = table[promises_some & ~table['has_caveats']]
   exact = table[~promises_some & table['population'].isin(held['population'])]
   if len(exact):
-    texts.append(f'{"; ".join(exact.index)}: {_EXACT_NOTE}')
+    texts.append(markup.plain(f'{"; ".join(exact.index)}: {_EXACT_NOTE}'))
   simulated = table.index[table['has_simulation_figures']]
   if len(simulated):
-    texts.append(f'† {"; ".join(simulated)}: {_SIMULATION_NOTE}')
+    names_of = markup.plain('; '.join(simulated))
+    texts.append(f'† {names_of}: {_SIMULATION_NOTE}')
   return '\n\n'.join(texts)
 
 
@@ -395,13 +401,14 @@ def _run_by_run(table: pd.DataFrame) -> str:
     ]
     if run['num_parameters'] > 0:
       values.append(f'd = {run["num_parameters"]:,.0f} parameters')
-    texts.append(f'{title}: {", ".join(values)}.')
+    told = f'{title}: {", ".join(values)}.'
     partition = (run['files'].config.get('task') or {}).get('partition')
     # Of a private run without exact figures, it says too much of the clients.
     if partition and not (
       run['is_private'] and not run['has_simulation_figures']
     ):
-      texts[-1] += f' Partition of {run.name}: {partition.rstrip(".")}.'
+      told += f' Partition of {run.name}: {partition.rstrip(".")}.'
+    texts.append(markup.plain(told))
   for _, own in table.groupby('metric', sort=False):
     lines = [_line(run) for _, run in own.iterrows()]
     texts.append(
@@ -414,7 +421,8 @@ def _run_by_run(table: pd.DataFrame) -> str:
   by_reason = table[table['no_drop'] != ''].groupby('no_drop', sort=False)
   reasons = [f'{"; ".join(own.index)} ({why})' for why, own in by_reason]
   if reasons:
-    texts.append(f'Not compared with FedAvg: {"; ".join(reasons)}.')
+    told = f'Not compared with FedAvg: {"; ".join(reasons)}.'
+    texts.append(markup.plain(told))
   return '\n\n'.join(texts)
 
 
@@ -557,11 +565,13 @@ def main(argv: Sequence[str]) -> None:
   if not _OUTPUT.value:
     raise app.UsageError('Give --output=DIR, the folder for the report.')
   # What the shell may have expanded is what the report is on.
-  command = shlex.join(['python', '-m', 'analysis.report', *argv[1:]])
-  made_by = (
-    f'Made by `{command} --output={_OUTPUT.value}` on '
-    f'{datetime.date.today():%Y-%m-%d}.'
+  command = shlex.join(
+    [
+      *('python', '-m', 'analysis.report', *argv[1:]),
+      f'--output={_OUTPUT.value}',
+    ]
   )
+  made_by = f'Made by {command} on {datetime.date.today():%Y-%m-%d}.'
   # Read once: a run may be going on.
   with markup.errors_shown():
     found = stats.read_folders(argv[1:])

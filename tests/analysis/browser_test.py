@@ -40,7 +40,7 @@ def page_path(tmp_path_factory):
     for seed in (0, 1, 2)
     for number, run in enumerate(_RUNS)
   ]
-  made_by = f'Made by `python -m analysis.report {"runs/a_long_name " * 9}`.'
+  made_by = f'Made by python -m analysis.report {"runs/a_long_name " * 9}.'
   path = report.write_report(
     stats.read_folders(folders), root / 'report', made_by=made_by
   )

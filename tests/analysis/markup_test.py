@@ -1,5 +1,6 @@
 """Tables as text, the HTML of a page, and printing that fails nowhere."""
 
+import html
 import os
 import pathlib
 import re
@@ -18,6 +19,32 @@ def test_markdown_table_escapes_its_bars_and_aligns_numbers():
   assert markup.markdown_table(table) == (
     '| name | value |\n| --- | ---: |\n| a\\|b | 1.5 |'
   )
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    *('*a*', '**', 'x**', '_a_', '__init__', 'a_b', '`a`', '``', '~~a~~'),
+    *('<b>a', '&lt;', 'a&b', '[a](b.png)', '![a](b.png)', '$a$', 'a|b'),
+    *('a\\*b\\', '# a', '> a', '- a', '+ a', '* a', '-1.5', '1.00 *'),
+  ],
+)
+def test_a_plain_text_has_no_markup(tmp_path, name):
+  alone, told = markup.plain(name), markup.plain(f'x {name}: y')
+  forms = [alone, f'- {alone}', told, f'**{told}**']
+  table = pd.DataFrame({name: [f'x {name}'], 'k': ['z']})
+  forms.append(markup.markdown_table(table))
+  page = markup.to_html('\n\n'.join(['# T', *forms]), tmp_path)
+  body = re.sub('<[^>]*>', ' ', page[page.index('</h1>') :])
+  assert ' '.join(html.unescape(body).split()) == (
+    f'{name} {name} x {name}: y x {name}: y {name} k x {name} z'
+  )
+
+
+def test_a_plain_text_is_one_line_in_a_cell_too():
+  assert markup.plain('a\n\nb') == 'a  b'
+  table = markup.markdown_table(pd.DataFrame({'x': ['a\nb']}))
+  assert table.splitlines()[2:] == ['| a b |']
 
 
 @pytest.mark.parametrize(

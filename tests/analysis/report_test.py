@@ -1,6 +1,7 @@
 """What a report says and shows, in its order."""
 
 import functools
+import html
 import io
 import re
 
@@ -92,6 +93,28 @@ def test_figures_of_an_earlier_report_do_not_stay(read_runs, tmp_path):
   left = {each.name for each in output.glob('*.png')}
   assert left == {*pictures, 'mine.png'}
   assert not any(name.startswith('updates') for name in left)
+
+
+@pytest.mark.usefixtures('blank_figures')
+def test_names_are_no_markup_and_no_figures(read_runs, tmp_path):
+  name = '*x*](mine.png)<b>_'
+  found = read_runs(
+    a=dict(task=f'{name}.npz'),
+    **{name: dict(algorithm='ce_fed_avg', task=f'{name}.npz')},
+  )
+  output = tmp_path / 'out'
+  output.mkdir()
+  (output / 'mine.png').write_bytes(b'mine')
+  path = report.write_report(found, output, made_by=f'Made by "{name}".')
+  assert r'\*x\*\](mine.png)\<b>\_' in path.read_text()
+  page = path.with_suffix('.html').read_text()
+  assert not re.search('<em>x|<b>|src="[^d]', page)
+  # The caption, the settings, the folder and the command.
+  shown = html.unescape(re.sub('<[^>]*>', '', page))
+  assert shown.count(name) == 4
+  # It is no figure of the earlier report.
+  report.write_report(read_runs(dp=PRIVATE), output)
+  assert (output / 'mine.png').read_bytes() == b'mine'
 
 
 def test_a_report_of_somebody_else_is_not_overwritten(read_runs, tmp_path):
