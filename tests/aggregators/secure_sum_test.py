@@ -14,6 +14,32 @@ from tests.aggregators.one_round import first_round, run, vectors
 from tff_clipping import aggregators
 from tff_clipping.aggregators import secure_sum
 
+_NOISE = dict(noise_multiplier=1.0, clients_per_round=100)
+
+
+@pytest.mark.parametrize(
+  ('factory', 'settings'),
+  [
+    (aggregators.dp_mean_factory, dict(clipping_norm=1.0)),
+    (aggregators.adaptive_dp_mean_factory, dict(initial_clipping_norm=1.0)),
+  ],
+)
+@pytest.mark.parametrize('is_secure', [True, False])
+def test_the_server_sees_nothing_of_one_client(factory, settings, is_secure):
+  inner = aggregators.secure_sum_factory(1.0) if is_secure else None
+  process = factory(sum_factory=inner, **_NOISE, **settings).create(
+    tff.TensorType(np.float32, [2])
+  )
+
+  @tff.federated_computation(*process.next.type_signature.parameter)
+  def comp(state, value):
+    output = process.next(state, value)
+    return output.state, output.result
+
+  form = tff.backends.mapreduce.get_map_reduce_form_for_computation(comp)
+  in_the_clear, *_ = form.work.type_signature.result
+  assert (tff.structure.flatten(in_the_clear) == []) == is_secure
+
 
 def test_values_out_of_bounds_are_clamped_and_counted():
   output = run(

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tff_clipping import adaptive_noise, argument_checks
 from tff_clipping.aggregators import (
@@ -67,7 +68,7 @@ def adaptive_dp_mean_factory(
       z must be below 2 s.
     sum_factory: As for `dp_mean_factory`. The bounds of a `secure_sum_factory`
       must cover the largest clipping norm that you expect; values beyond are
-      clamped.
+      clamped. With it, the bits are summed securely too.
     noise_key: As for `gaussian_noise_factory`.
 
   Source: Andrew et al. 2021, "Differentially private learning with adaptive
@@ -96,6 +97,10 @@ def adaptive_dp_mean_factory(
     public=('clipping_norm', 'noise_stddev', 'bits_noise_stddev'),
   )
   record = private_mean.record_of(mechanism, sum_factory)
+  bits_factory: SumFactory = tff.aggregators.SumFactory()
+  if isinstance(sum_factory, secure_sum.SecureSumFactory):
+    # On the grid of this bound, the bits are exact.
+    bits_factory = secure_sum.secure_sum_factory(0.5)
 
   def build(value_type):
     is_on_grid = secure_sum.is_plain_sum(sum_factory, math.inf)
@@ -149,7 +154,12 @@ def adaptive_dp_mean_factory(
       return noised, after, measured
 
     return pipeline.Steps(
-      sum_factory, initial, send, release, told='clipping_norm'
+      sum_factory,
+      initial,
+      send,
+      release,
+      told='clipping_norm',
+      number_factory=bits_factory,
     )
 
   return pipeline.build_factory(build, denominator)

@@ -35,6 +35,7 @@ class Steps(NamedTuple):
       after the round; and the measurements, by name. It takes the sum, what was
       kept, and the sum of the numbers.
     told: The name of what is kept that clients are told; `None` if nothing.
+    number_factory: Sums the numbers, and keeps nothing.
   """
 
   sum_factory: SumFactory
@@ -44,6 +45,7 @@ class Steps(NamedTuple):
     [Any, Any, Any], tuple[Any, Mapping[str, Any], Mapping[str, Any]]
   ]
   told: str | None = None
+  number_factory: SumFactory = tff.aggregators.SumFactory()
 
 
 def build_factory(
@@ -65,6 +67,8 @@ def build_factory(
     send = tff.tensorflow.computation(steps.send, value_type, *told_type)
     sent_type, number_type = send.type_signature.result
     inner = steps.sum_factory.create(sent_type)
+    has_number = bool(tff.structure.flatten(number_type))
+    numbers = steps.number_factory.create(number_type) if has_number else None
 
     @tff.tensorflow.computation(
       inner.next.type_signature.result.result.member, kept_type, number_type
@@ -97,10 +101,10 @@ def build_factory(
         value = value, tff.federated_broadcast(state[steps.told])
       sent, number = tff.federated_map(send, value)
       output = inner.next(state[_INNER], sent)
-      if tff.structure.flatten(number_type):
-        number = tff.federated_sum(number)
-      else:
+      if numbers is None:
         number = tff.federated_value((), tff.SERVER)
+      else:
+        number = numbers.next(numbers.initialize(), number).result
       result, after, measurements = tff.federated_map(
         release, (output.result, kept, number)
       )
