@@ -52,7 +52,7 @@ class FedPD(steps.KeepingStep):
   def direction(self, context, memory):
     """Returns the gradient, with the dual vector and the penalty."""
     direction = [
-      g + dual + (x - x0) / tf.cast(self.penalty, g.dtype)
+      g + dual + (x - x0) / tf.constant(self.penalty, g.dtype)
       for g, dual, x, x0 in zip(
         context.gradient(),
         context.kept.own,
@@ -66,7 +66,7 @@ class FedPD(steps.KeepingStep):
   def send(self, update, kept):
     """Returns x_i + η λ_i⁺ − x^t."""
     return [
-      u + tf.cast(self.penalty, u.dtype) * dual
+      u + tf.constant(self.penalty, u.dtype) * dual
       for u, dual in zip(update, self._next_dual(update, kept), strict=True)
     ]
 
@@ -77,7 +77,7 @@ class FedPD(steps.KeepingStep):
 
   def _next_dual(self, update, kept):
     return [
-      dual + u / tf.cast(self.penalty, u.dtype)
+      dual + u / tf.constant(self.penalty, u.dtype)
       for dual, u in zip(kept.own, update, strict=True)
     ]
 
