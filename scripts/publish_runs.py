@@ -11,7 +11,10 @@ import gzip
 import io
 import json
 import pathlib
+import re
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -26,6 +29,8 @@ _TABLES = (
   (run_files.METRIC_COLUMNS, ('round_num', 'num_clients')),
   (('t', *run_files.UPDATE_COLUMNS, 'expected_norm'), ('t',)),
 )
+# Before the name of a file, from the root or the home of a machine on.
+_FOLDERS = re.compile(r'(?<![\w./])~?/(?:[^\s/]+/)*(?=[^\s/])')
 
 
 def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
@@ -86,12 +91,20 @@ def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
 def _line(name: str, run: run_files.Run) -> str:
   """A run as a line of JSON."""
   experiment = dict(run.config['experiment'])
-  # Data of one's own by their name, not by a folder of this machine.
   experiment['task'] = run_files.own_name(experiment['task'])
   line = {'name': name, 'config': {**run.config, 'experiment': experiment}}
   more = {'privacy': run.privacy, 'audits': run.audits}
   line |= {key: value for key, value in more.items() if value}
-  return json.dumps(line, ensure_ascii=False)
+  return json.dumps(_without_folders(line), ensure_ascii=False)
+
+
+def _without_folders(value: Any) -> Any:
+  """Files of one's own by their names, not by folders of this machine."""
+  if isinstance(value, Mapping):
+    return {key: _without_folders(each) for key, each in value.items()}
+  if isinstance(value, list):
+    return [*map(_without_folders, value)]
+  return _FOLDERS.sub('', value) if isinstance(value, str) else value
 
 
 def _write_csv(table: pd.DataFrame, path: pathlib.Path) -> None:

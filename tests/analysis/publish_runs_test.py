@@ -102,13 +102,21 @@ def test_what_the_published_files_may_not_or_cannot_hold_is_refused(
 
 
 def test_runs_without_updates_are_published_and_name_no_folder(tmp_path):
-  run = run_folders.write_run(tmp_path / 'runs' / 'run', task='/home/a/b.npz')
+  run = run_folders.write_run(
+    tmp_path / 'runs' / 'run',
+    task='/home/a/b.npz',
+    model='/home/a/b.py:create_model',
+    asked_metrics=['accuracy', '/home/a/b.py:f1'],
+    described={'clipping_norm_source': {'ledger': '/home/a/ledger.jsonl'}},
+  )
   (run / 'result.json').write_text('{}')
   publish(tmp_path / 'runs', tmp_path / 'out')
   table = stats.read_results(tmp_path / 'out').table
   assert [*table.index] == ['run']
   assert not table['has_updates'].any()
-  assert '/home' not in (tmp_path / 'out' / 'runs.jsonl').read_text()
+  text = (tmp_path / 'out' / 'runs.jsonl').read_text()
+  assert '/home' not in text
+  assert '"model": "b.py:create_model"' in text
 
 
 def test_published_files_name_no_folder_of_the_machine():
