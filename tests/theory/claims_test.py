@@ -141,6 +141,18 @@ def test_clipped_sum_is_zero_at_the_stationary_point(
     assert abs(value) <= 1e-7 * max(1.0, clipping_norm)
 
 
+def test_clients_that_balance_in_floats_leave_an_interval():
+  # 0.1 + 0.1 + 0.1 - 0.1 - 0.1 - 0.1 is -2.8e-17 in floats.
+  clients = claims.ScalarClients((1.0,) * 6, (-10, -11, -12, 10, 11, 12))
+  setting = dict(
+    clipping_norm=0.1, local_steps=math.inf, client_learning_rate=0.5
+  )
+  ends = claims.stationary_interval(clients, **setting)
+  assert ends == pytest.approx((-9.9, 9.9))
+  assert all(type(end) is float for end in ends)
+  assert claims.stationary_point(clients, **setting) == pytest.approx(0.0)
+
+
 def test_two_clients_that_balance_leave_an_interval():
   clients = claims.ScalarClients((1.0, 1.0), (-5.0, 5.0))
   assert claims.stationary_interval(

@@ -11,6 +11,7 @@ Source: Sec. 2.1.
 
 import math
 from fractions import Fraction
+from numbers import Rational
 from typing import NamedTuple
 
 import numpy as np
@@ -151,31 +152,17 @@ def stationary_interval(
       weights
     )
     return mean, mean
-
-  def clipped(x: Number) -> Number:
-    return sum(
-      max(-clipping_norm, min(clipping_norm, w * (x - m)))
-      for w, m in zip(weights, minimisers, strict=True)
-    )
-
-  corners = sorted(
-    m + sign * clipping_norm / w
-    for w, m in zip(weights, minimisers, strict=True)
-    for sign in (-1, 1)
+  given = (clipping_norm, *weights, *minimisers)
+  is_exact = all(isinstance(each, Rational) for each in given)
+  # Of floats, the sum of clients that balance would not be quite 0.
+  ends = _find_zeros(
+    [*map(_to_fraction, weights)],
+    [*map(_to_fraction, minimisers)],
+    _to_fraction(clipping_norm),
   )
-  # Between two corners the sum is a straight line; it is negative at the first
-  # corner and positive at the last, as all clients are clipped beyond them.
-  values = [clipped(corner) for corner in corners]
-  zeros = []
-  for left, right, low, high in zip(
-    corners[:-1], corners[1:], values[:-1], values[1:], strict=True
-  ):
-    if low <= 0 <= high:
-      if low == high:
-        zeros += [left, right]
-      else:
-        zeros.append(left - low * (right - left) / (high - low))
-  return min(zeros), max(zeros)
+  if is_exact:
+    return ends
+  return float(ends[0]), float(ends[1])
 
 
 def stationary_point(
@@ -331,6 +318,45 @@ def balancing_learning_rates(
     float((1 - (1 - common_rate * h) ** (1 / local_steps)) / h)
     for h in clients.curvatures
   )
+
+
+def _find_zeros(
+  weights: list[Fraction], minimisers: list[Fraction], clipping_norm: Fraction
+) -> tuple[Fraction, Fraction]:
+  """The ends of all x with Σ_i clip(w_i (x − m_i), c) = 0."""
+
+  def clipped(x: Fraction) -> Fraction:
+    return Fraction(
+      sum(
+        max(-clipping_norm, min(clipping_norm, w * (x - m)))
+        for w, m in zip(weights, minimisers, strict=True)
+      )
+    )
+
+  corners = sorted(
+    m + sign * clipping_norm / w
+    for w, m in zip(weights, minimisers, strict=True)
+    for sign in (-1, 1)
+  )
+  # Between two corners the sum is a straight line; it is negative at the first
+  # corner and positive at the last, as all clients are clipped beyond them.
+  values = [clipped(corner) for corner in corners]
+  zeros: list[Fraction] = []
+  for left, right, low, high in zip(
+    corners[:-1], corners[1:], values[:-1], values[1:], strict=True
+  ):
+    if low <= 0 <= high:
+      if low == high:
+        zeros += [left, right]
+      else:
+        zeros.append(left - low * (right - left) / (high - low))
+  return min(zeros), max(zeros)
+
+
+def _to_fraction(value: Number) -> Fraction:
+  """The exact value of a number."""
+  is_rational = isinstance(value, Rational)
+  return Fraction(value) if is_rational else Fraction(float(value))
 
 
 def _weights(
