@@ -7,9 +7,10 @@ r"""Runs the paper's experiments, one after the other, and compares them.
 The second runs again all that is published in results/. Every combination of
 --rows, --scales, --algorithms and --seeds is a run; * stands for any letters. A
 run whose c is half of the mean norm of FedAvg's updates has the run of FedAvg
-before it. Each run gets a folder in --output_dir. Other flags are those of
-`tasks.train`, for all runs. The same command skips the runs that have ended and
-continues the one that was stopped.
+before it, unless --clipping_norm or --clipping_norm_from gives c. Each run gets
+a folder in --output_dir. Other flags are those of `tasks.train`, for all runs.
+The same command skips the runs that have ended and continues the one that was
+stopped.
 
 Exit codes: as those of `tasks.sweep`.
 """
@@ -84,12 +85,15 @@ def named_runs(
 
 
 def with_thresholds(
-  runs: Iterable[NamedRun], seeds: Sequence[int] = ()
+  runs: Iterable[NamedRun],
+  seeds: Sequence[int] = (),
+  *,
+  has_norm: bool = False,
 ) -> list[NamedRun]:
   """Returns runs, each once and after the one that gives its c.
 
-  A run that gives the c of another is added where it is missing. Without seeds,
-  each has its own.
+  A run that gives the c of another is added where it is missing, unless flags
+  give c (`has_norm`). Without seeds, each has its own.
   """
   if seeds:
     runs = [
@@ -97,7 +101,7 @@ def with_thresholds(
     ]
   found: dict[str, NamedRun] = {}
   for run in runs:
-    for each in (run.threshold_run, run):
+    for each in (None if has_norm else run.threshold_run, run):
       if each is not None:
         found.setdefault(each.name, each)
   return list(found.values())
@@ -120,15 +124,21 @@ def main() -> int:
   if rows:
     runs = named_runs(rows, scales, algorithms, variants)
   folder = pathlib.Path(flags.FLAGS['output_dir'].value or 'runs/reproduction')
+  has_norm = any(
+    flags.FLAGS[name].present
+    for name in ('clipping_norm', 'clipping_norm_from')
+  )
   planned = {}
-  for run in with_thresholds(runs, flags.FLAGS['seeds'].value):
+  for run in with_thresholds(
+    runs, flags.FLAGS['seeds'].value, has_norm=has_norm
+  ):
     # It reads no files.
     unread = ['data_dir'] if ROWS[run.row]['task'] == 'embedded_digits' else []
     common = sweep.given_flags(without=['variants', *unread])
     changes = ''.join(map(_in_names, common))
     of_run = dataclasses.asdict(run) | {'variants': ','.join(run.variants)}
     given = [*common, *(f'--{name}={value}' for name, value in of_run.items())]
-    if run.threshold_run and not flags.FLAGS['clipping_norm'].present:
+    if run.threshold_run and not has_norm:
       source = folder / f'{run.threshold_run.name}{changes}'
       given.append(f'--clipping_norm_from={source}')
     planned[f'{run.name}{changes}'] = given

@@ -105,6 +105,16 @@ def test_runs_whose_c_is_of_a_run_that_failed_are_skipped(tmp_path):
   assert len(errors.splitlines()) == 1
 
 
+def test_no_run_gives_c_where_a_flag_does(tmp_path):
+  code, output, errors = _reproduce(
+    **dict(rows='table3_mlp_mnist_noniid', algorithms='ce_fed_avg'),
+    **dict(clipping_norm=0.3, output_dir=tmp_path / 'runs', data_dir=tmp_path),
+  )
+  name = 'mnist-label_skew_125-mlp-demo-ce_fed_avg-seed0-clipping_norm=0.3'
+  assert output.splitlines()[0] == f'[1/1] {name}', errors
+  assert code == 1  # There are no data.
+
+
 @pytest.mark.parametrize(
   ('flags', 'message'),
   [
