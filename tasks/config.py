@@ -7,6 +7,7 @@ user's own may stand in place of its name. Which values go together,
 
 import dataclasses
 import functools
+import os
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -29,11 +30,9 @@ GROUPS = {
 }
 # Of a count: far above any that can be run, and below what TensorFlow takes.
 _LARGEST = 10**9
+_FOLDERS = ('data_dir', 'cache_dir', 'output_dir', 'clipping_norm_from')
 # Where a run is executed; the same run may go on elsewhere.
-OF_THE_MACHINE = (
-  *('data_dir', 'cache_dir', 'output_dir', 'clipping_norm_from'),
-  *('runtime', 'num_workers'),
-)
+OF_THE_MACHINE = (*_FOLDERS, 'runtime', 'num_workers')
 
 _Check = Callable[[str, Any], Any]
 # A function, or a loss or metric of Keras; on the command line its name.
@@ -389,6 +388,14 @@ class _IntegersParser(flags.ListParser):
     return [int(each) for each in super().parse(argument)]
 
 
+class _FolderParser(flags.ArgumentParser):
+  """Takes a folder for a flag; a shell leaves the ~ of --flag=~/folder."""
+
+  def parse(self, argument: Any) -> str:
+    """Returns the path with the home folder; see the base class."""
+    return os.path.expanduser(super().parse(argument))
+
+
 define_integers = functools.partial(
   flags.DEFINE, _IntegersParser(), serializer=flags.CsvListSerializer(',')
 )
@@ -400,6 +407,7 @@ _DEFINE = {
   str: flags.DEFINE_string,
 }
 _DEFINE_SEVERAL = {int: define_integers, str: flags.DEFINE_list}
+_define_folder = functools.partial(flags.DEFINE, _FolderParser())
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -413,6 +421,8 @@ def define_flags(values: flags.FlagValues) -> None:
       kind = arguments[0]
     is_tuple = typing.get_origin(field.type) is tuple
     define = (_DEFINE_SEVERAL if is_tuple else _DEFINE)[kind]
+    if field.name in _FOLDERS:
+      define = _define_folder
     required = ' Required.' if field.metadata['required'] else ''
     text = f'{field.metadata["help"]}{required}'
     common = dict(flag_values=values, module_name=group)

@@ -82,6 +82,14 @@ def _parse(*arguments):
   return train.read_flags(train.parse(arguments))
 
 
+@pytest.mark.parametrize('name', ['output_dir', 'cache_dir', 'data_dir'])
+def test_a_folder_may_be_in_the_home_folder(monkeypatch, name):
+  monkeypatch.setenv('HOME', '/home/me')
+  # No shell expands the ~ of a flag.
+  created, _ = _parse(_DEMO, f'--{name}=~/runs/a')
+  assert getattr(created, name) == '/home/me/runs/a'
+
+
 def test_the_last_of_two_flags_counts():
   created, name = _parse(_DEMO, '--num_rounds=7', '--update_rounds=0,6')
   assert (created.num_rounds, created.update_rounds) == (7, (0, 6))
