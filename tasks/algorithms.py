@@ -211,9 +211,12 @@ def check(config: Config) -> None:
       not (is_correlated(c) or is_distributed or c.simulation_diagnostics)
       and c.clipping != 'adaptive'
       and has_norm
+      # A sampler with canaries does not say of what its cohorts are drawn.
+      and c.sampling != 'random_allocation'
     ),
     f'must be given for {independent}, from the server, with a given '
-    'constant clipping norm, and without `simulation_diagnostics`',
+    'constant clipping norm, with `sampling` poisson, fixed_size or paper, and '
+    'without `simulation_diagnostics`',
   )
   rule(
     'noise_clients_per_round',

@@ -103,9 +103,10 @@ def find(config: Config, saved: Mapping[str, Any] | None) -> Source | None:
         run_id=ledger.run_id,
       )
     else:
+      has = 'a' if folder.ledger.exists() else 'no'
       raise ValueError(
-        f'it is one of {experiment["algorithm"]} with a constant clipping '
-        'norm, or without one.'
+        f'it is a run of {experiment["algorithm"]} with `clipping` '
+        f'{experiment["clipping"]} and {has} ledger.'
       )
     if not 0 < source.norm < np.inf:
       raise ValueError(f'its updates have the norm {source.norm:g}.')

@@ -286,6 +286,11 @@ _MODEL_CLIPPING = _PUBLIC | dict(algorithm='model_clipping_fed_avg')
     (_CORRELATED, dict(aggregator='m:f'), '`mechanism` must be gaussian'),
     (_AUDITED, dict(simulation_diagnostics=True), '`audit_canaries` must be'),
     (_AUDITED, dict(clipping='adaptive'), '`audit_canaries` must be given'),
+    (
+      _AUDITED | dict(accountant='pld'),
+      dict(sampling='random_allocation'),
+      '`audit_canaries` must be .* with `sampling` poisson, fixed_size or pap',
+    ),
     (_AUDITED, _TURNS, '`audit_canaries` must be given'),
     (
       _PRIVATE,

@@ -57,7 +57,15 @@ def test_a_run_that_gives_none_is_refused(tmp_path):
       lambda p: write_fed_avg(
         p, ['3.0,6'] * 2, algorithm='ce_fed_avg', clipping_norm=1.0
       ),
-      'with a constant clipping norm',
+      'a run of ce_fed_avg with `clipping` fixed and no ledger',
+    ),
+    'adaptive': (
+      lambda p: write_fed_avg(
+        p,
+        ['3.0,6'] * 2,
+        **dict(algorithm='ce_fed_avg', clipping_norm=1.0, clipping='adaptive'),
+      ),
+      'a run of ce_fed_avg with `clipping` adaptive and no ledger',
     ),
   }
   for name, (write, words) in cases.items():
