@@ -20,6 +20,7 @@ from tff_clipping import aggregators, privacy, programs
 from examples.related_systems import setting
 from examples.related_systems.setting import Scale
 
+_EPSILON = 8.0
 # By the number of clients: the scale, δ, and the test accuracy of three seeds.
 _MNIST = {
   100: (Scale('mnist', 50, 100, 50, 600, 10, 10, 0.3), 1e-3, '36.76 ± 0.95 %'),
@@ -45,9 +46,11 @@ _COMMIT = '44967cd3'
 def main(argv: list[str] | None = None) -> None:
   parser = setting.parser()
   parser.add_argument('--clients', type=int, choices=[*_MNIST], default=100)
-  parser.set_defaults(epsilon=8.0)
+  parser.set_defaults(epsilon=_EPSILON)
   flags = parser.parse_args(argv)
   scale, delta, published = _MNIST[flags.clients] if flags.data_dir else _DIGITS
+  if flags.epsilon != _EPSILON:
+    published = 'nothing'
   run = setting.Setting(flags, scale, 'shards', shards_per_client=2)
   plan = privacy.PrivacyPlan.from_target_epsilon(
     num_clients=scale.num_clients,

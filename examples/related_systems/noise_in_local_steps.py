@@ -16,8 +16,8 @@ last bits of NumPy's noise can tell more than ε (Mironov 2012).
 
 With `--data_dir` it makes the figures of docs/related.md. No image has two
 clients. `--search` tells how good a learning rate is without the test set: it
-trains on every other training image, and tests on the others. Without
-`--data_dir` it is a short run on the embedded digits.
+trains on every other training image, and tests on the others; it needs
+`--data_dir`, without which this is a short run on the embedded digits.
 """
 
 import dp_accounting
@@ -57,6 +57,8 @@ def main(argv: list[str] | None = None) -> None:
   parser.add_argument('--search', action='store_true')
   parser.add_argument('--learning_rate', type=float)
   flags = parser.parse_args(argv)
+  if flags.search and not flags.data_dir:
+    parser.error('--search needs --data_dir: the digits have no halves')
   name = flags.task if flags.data_dir else 'embedded_digits'
   partition, num_images, num_rounds, *rates = _TASKS[name]
   rate = flags.learning_rate or rates[flags.dp_sgd]

@@ -4,6 +4,7 @@ import math
 import pathlib
 import re
 import runpy
+import types
 
 import numpy as np
 import pytest
@@ -105,6 +106,38 @@ def test_a_system_learns_as_much_as_its_noise_allows(
   assert epsilon in printed
   assert published in printed
   assert least < _accuracy(printed) < most
+
+
+class _NoTraining:
+  """A `Setting` without data, whose runs have an accuracy of 50 %."""
+
+  def __init__(self, flags, scale, *args, **kwargs):
+    self.task = types.SimpleNamespace(
+      client_ids=[str(i) for i in range(scale.num_clients)]
+    )
+
+  def train(self, *args, **kwargs):
+    return 50.0
+
+
+@pytest.mark.parametrize(
+  ('epsilon', 'published'), [(8, '36.76 ± 0.95 %'), (6, 'nothing')]
+)
+def test_published_accuracies_are_those_of_the_same_epsilon(
+  monkeypatch, capsys, epsilon, published
+):
+  name = 'examples.related_systems.setting.Setting'
+  monkeypatch.setattr(name, _NoTraining)
+  _load('geyer')['main'](['--data_dir=x', f'--epsilon={epsilon}'])
+  printed = capsys.readouterr().out
+  assert f'ε = {epsilon} ' in printed
+  assert f'published: {published} ' in printed
+
+
+def test_a_search_without_images_is_refused_at_once(capsys):
+  with pytest.raises(SystemExit):
+    _load('noise_in_local_steps')['main'](['--search'])
+  assert '--search needs --data_dir' in capsys.readouterr().err
 
 
 def test_noise_in_local_steps_refuses_a_client_with_more_than_n_examples():
