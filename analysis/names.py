@@ -36,7 +36,7 @@ _NOT_TOLD = (
 )
 # The settings behind a quantity that is an axis of a figure.
 _BEHIND = {
-  'epsilon': ('target_epsilon', 'noise_multiplier', 'target_delta'),
+  'epsilon': ('target_epsilon', 'noise_multiplier'),
   'clipping_norm': ('clipping_norm',),
 }
 

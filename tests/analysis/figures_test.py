@@ -153,6 +153,26 @@ def test_the_metric_is_drawn_by_what_varies(read_runs, quantity, expected):
   ]
 
 
+def test_epsilons_of_several_deltas_are_on_no_common_line(read_runs):
+  table = read_runs(
+    **{
+      f'{epsilon}_{delta}': run_folders.private(
+        epsilon, target_delta=delta, accuracies=(0.1, accuracy)
+      )
+      for epsilon, delta, accuracy in (
+        *((1.5, 1e-5, 0.5), (8.0, 1e-5, 0.7)),
+        *((1.5, 1e-3, 0.6), (8.0, 1e-3, 0.8)),
+      )
+    }
+  ).table
+  (drawing,) = figures.by_quantity(table, 'epsilon')
+  (ax,) = figures.draw(drawing).axes
+  assert _lines(ax) == {
+    'DP-FedAvg, δ = 1e-05': ([1.5, 8.0], [50.0, 70.0]),
+    'DP-FedAvg, δ = 0.001': ([1.5, 8.0], [60.0, 80.0]),
+  }
+
+
 def test_a_quantity_that_follows_the_seed_is_not_drawn(read_runs):
   table = read_runs(
     **{
