@@ -52,10 +52,17 @@ _RESULT_NOTE = (
   'run alone, after the rounds that were run; after all that were planned, if '
   'it has diverged.'
 )
-_ONE_MODEL_NOTE = (
-  'The seeds of {} share their initial model: ± is without what another '
-  'initial model would change.'
-)
+# What several runs of a label can share, by the seed of it.
+_SHARED_NOTES = {
+  'model_seed': (
+    'The seeds of {} share their initial model: ± is without what another '
+    'initial model would change.'
+  ),
+  'seed': (
+    'Runs of {} share their split and their shuffling, and differ in the '
+    'initial model: ± is without what another split would change.'
+  ),
+}
 # What a sentence says of a private run, by the word for its guarantee.
 _PROMISES = {
   'holds': 'ε = {}, and the guarantee holds',
@@ -214,9 +221,9 @@ def _pictures(note: str, drawn: Sequence[figures.Drawing]) -> str:
 def _by_metric(table: pd.DataFrame) -> list[tuple[Metric, pd.DataFrame]]:
   """For each metric a row for each label: what its seeds came to.
 
-  `guarantee` is a word, empty for a run that is not private; `one_model` says
-  whether several seeds share their model, `is_whole` whether all runs of the
-  setting ended with a finite figure.
+  `guarantee` is a word, empty for a run that is not private; `shared` names the
+  seeds that several runs have, `is_whole` says whether all runs of the setting
+  ended with a finite figure.
   """
   found = []
   for metric, of_metric in table.groupby('metric', sort=False):
@@ -236,7 +243,9 @@ def _by_metric(table: pd.DataFrame) -> list[tuple[Metric, pd.DataFrame]]:
         'epsilon': _epsilon(own),
         'delta': own['delta'].iloc[0],
         'guarantee': _guarantee(own),
-        'one_model': own['model_seed'].dropna().duplicated().any(),
+        'shared': [
+          key for key in _SHARED_NOTES if own[key].dropna().duplicated().any()
+        ],
       }
       for score, (label, own) in zip(scores, groups, strict=True)
     ]
@@ -286,9 +295,10 @@ def _results(table: pd.DataFrame) -> str:
   every = pd.concat(of_metric for _, of_metric in found)
   seeds = sorted({*every['seeds']} - {0} or {0})
   note = _RESULT_NOTE.format(' or '.join(map(str, seeds)))
-  if every['one_model'].any():
-    shared = every.loc[every['one_model'], 'label']
-    note += f' {_ONE_MODEL_NOTE.format("; ".join(shared))}'
+  for key, told in _SHARED_NOTES.items():
+    labels = every.loc[[key in keys for keys in every['shared']], 'label']
+    if len(labels):
+      note += f' {told.format("; ".join(labels))}'
   return '\n\n'.join([*parts, markup.plain(note)])
 
 

@@ -374,7 +374,12 @@ _SPLIT = '4 clients, 20 to 777 examples'
         for seed, model in enumerate((0, 0, 1))
       },
       ['The seeds of FedAvg share their initial model'],
-      [],
+      ['share their split'],
+    ),
+    (
+      {f'{model}': dict(model_seed=model) for model in (0, 1, 2)},
+      ['Runs of FedAvg share their split and their shuffling'],
+      ['share their initial'],
     ),
     # The split is that of a run, and a period stands once.
     (
