@@ -130,7 +130,7 @@ def write_report(
     The path of `report.md`.
 
   Raises:
-    ValueError: There is no run, or a report.md of somebody else.
+    ValueError: There is no run, or a report.md or report.html of somebody else.
   """
   if found.table.empty:
     reasons = '; '.join(f'{name}: {reason}' for name, reason in found.left_out)
@@ -143,8 +143,8 @@ def write_report(
   earlier = _figures_of(path)
   if earlier is None:
     raise ValueError(
-      f'`output` must be a new folder or that of a report, found {path}, which '
-      'is none of ours.'
+      f'`output` must be a new folder or that of a report, found {path} or its '
+      'HTML, which is none of ours.'
     )
   table = _named(found.table)
   pictures = _with_own_files(
@@ -532,7 +532,8 @@ def _versions(table: pd.DataFrame) -> str:
 def _figures_of(report: pathlib.Path) -> set[str] | None:
   """The names of the figures of a report; None if it is none of ours."""
   if not report.exists():
-    return set()
+    # Its HTML is written after it.
+    return None if report.with_suffix('.html').exists() else set()
   text = report.read_text(encoding='utf-8', errors='replace')
   return set(_FIGURE.findall(text)) if text.startswith(_HEADING) else None
 

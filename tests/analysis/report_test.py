@@ -117,11 +117,14 @@ def test_names_are_no_markup_and_no_figures(read_runs, tmp_path):
   assert (output / 'mine.png').read_bytes() == b'mine'
 
 
-def test_a_report_of_somebody_else_is_not_overwritten(read_runs, tmp_path):
-  (tmp_path / 'report.md').write_text('# Mine\n')
+@pytest.mark.parametrize('name', ['report.md', 'report.html'])
+def test_a_report_of_somebody_else_is_not_overwritten(
+  read_runs, tmp_path, name
+):
+  (tmp_path / name).write_text('# Mine\n')
   with pytest.raises(ValueError, match='`output` must be .* none of ours'):
     report.write_report(read_runs(**THREE), tmp_path)
-  assert (tmp_path / 'report.md').read_text() == '# Mine\n'
+  assert (tmp_path / name).read_text() == '# Mine\n'
 
 
 def test_same_runs_give_the_same_bytes(of_three, read_runs, tmp_path):
