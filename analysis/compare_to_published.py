@@ -49,7 +49,10 @@ def compare(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
 
 def _keys(table: pd.DataFrame) -> pd.Series:
   norms = table['clipping_norm'].mask(table['is_norm_from_run'])
-  keyed = table.assign(given_norm=norms).reindex(columns=_KEYS)
+  # Of runs without noise too.
+  sampling = table['settings'].map(lambda settings: settings.get('sampling'))
+  keyed = table.assign(given_norm=norms, sampling=sampling)
+  keyed = keyed.reindex(columns=_KEYS)
   return keyed.astype(object).where(keyed.notna(), '').agg(tuple, axis=1)
 
 

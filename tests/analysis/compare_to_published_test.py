@@ -53,12 +53,14 @@ def test_a_run_of_the_same_setting_within_the_limit_repeats_the_figure(
   ('settings', 'is_same'),
   [
     ({}, True),
-    # c was given, and other aggregators and test sets are other experiments.
+    # c was given, and other aggregators, test sets and cohorts are other
+    # experiments.
     (dict(described={}), False),
     (dict(clipping='adaptive'), False),
     (dict(aggregation='secure'), False),
     (dict(aggregator='mine.py:half'), False),
     (dict(data={'num_test_examples': 10}), False),
+    (dict(sampling='round_robin'), False),
   ],
 )
 def test_only_a_threshold_of_another_seed_is_the_same_setting(
