@@ -190,7 +190,6 @@ def check(config: Config) -> None:
   ):
     only(setting, has_noise, 'dp_fed_avg, which adds noise,')
   only('accountant', has_noise and not is_correlated(c), f'{independent},')
-  only('simulation_diagnostics', is_private(c), 'a private run')
   if has_noise:
     has_delta = c.target_delta is not None
     rule('target_delta', has_delta, 'must be given for dp_fed_avg')

@@ -274,7 +274,6 @@ _MODEL_CLIPPING = _PUBLIC | dict(algorithm='model_clipping_fed_avg')
     # Privacy.
     (_PUBLIC, dict(accountant='pld'), '`accountant` .* only, found pld'),
     (_CORRELATED, dict(accountant='pld'), '`accountant` .* only, found pld'),
-    (_PUBLIC, dict(simulation_diagnostics=True), '`simulation_diag.* only'),
     (_PUBLIC, dict(target_epsilon=1.0), '`target_epsilon` .* only, found 1.0'),
     (_PUBLIC, dict(audit_canaries=10), '`audit_canaries` .* only, found 10'),
     (_PRIVATE, dict(target_delta=None), '`target_delta` must be given for dp'),
