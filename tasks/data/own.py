@@ -137,6 +137,8 @@ def create_task(
     num_classes = argument_checks.check_integer(
       'num_classes', np.asarray(num_classes)[()]
     )
+    must = 'must not be given for a `loss` of numbers, which are no classes'
+    check('num_classes', train.y.dtype.kind == 'i', must, num_classes)
   elif train.y.dtype.kind == 'i':
     num_classes = int(max(train.y.max(), test.y.max())) + 1
     are_of_clients = bool(test.y.max() + 1 < num_classes)

@@ -547,6 +547,9 @@ def test_numbers_are_labels_where_the_loss_is_for_them(tmp_path):
     created.train['y'], y.astype(np.float32)[:, None]
   )
   assert created.label_shape == (1,)
+  path = _save(tmp_path, num_classes=4)
+  with pytest.raises(ValueError, match='`num_classes` must not .* found 4'):
+    registry.create_task(str(path), _NATURAL, kinds='numbers')
   arrays = _arrays(y=np.full(40, np.nan), y_test=y[:8])
   with pytest.raises(ValueError, match='`y` must be finite'):
     _create(**arrays, kinds='numbers')
