@@ -336,6 +336,16 @@ def test_balanced_learning_rates_make_the_operators_equal_and_keep_x_star(
   assert operators @ problem.gradients(0.0) == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.parametrize('curvature', [Fraction(5), 5.0])
+def test_the_largest_common_rate_may_be_a_float(curvature):
+  clients = claims.ScalarClients((curvature, curvature / 5), (1, 2))
+  rates = claims.balancing_learning_rates(
+    clients, local_steps=2, common_rate=0.2
+  )
+  # 1 − (1 − η_i h_i)² is η h_i = 1 and 0.2.
+  assert rates == pytest.approx((0.2, 1 - math.sqrt(0.8)))
+
+
 def test_the_page_shows_what_the_command_prints(capsys):
   claims.main()
   printed = textwrap.indent(capsys.readouterr().out, ' ' * 4)

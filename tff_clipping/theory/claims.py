@@ -310,7 +310,8 @@ def balancing_learning_rates(
   argument_checks.check_integer('local_steps', local_steps, at_least=1)
   argument_checks.check_positive('common_rate', common_rate)
   limit = 1 / max(clients.curvatures)
-  if common_rate > limit:
+  # As floats: 0.2 is more than the fraction 1/5.
+  if float(common_rate) > float(limit):
     raise ValueError(
       f'`common_rate` must be at most {limit}, found {common_rate}.'
     )
