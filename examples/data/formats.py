@@ -1,7 +1,8 @@
 """Makes of other formats what `own.create_task` and `numpy.savez` take.
 
 Test examples of the training clients come as `client_test`, with which a
-private run has no guarantee: leave them out there.
+private run has no guarantee: leave them out there. Without the files of the
+test part there are none.
 """
 
 import json
@@ -18,6 +19,8 @@ def arrays_of(train, test):
     part = {
       c: (np.array(x), np.array(y)) for c, (x, y) in part.items() if len(y)
     }
+    if not part:
+      return {}
     x, y = (
       np.concatenate(arrays) for arrays in zip(*part.values(), strict=True)
     )

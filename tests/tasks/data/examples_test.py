@@ -5,6 +5,7 @@ import json
 import pathlib
 import pickle
 import runpy
+import shutil
 
 import h5py
 import numpy as np
@@ -99,6 +100,18 @@ def test_a_format_becomes_a_task(tmp_path, function, write, num_clients):
     np.testing.assert_array_equal(task.train['y'][rows], y)
   assert len(task.test['y']) == 8
   assert task.test_is_of_clients
+
+
+def test_a_format_without_test_examples_becomes_a_task_without(tmp_path):
+  (folder,) = _write_leaf(tmp_path)
+  shutil.rmtree(folder / 'test')
+  read = runpy.run_path(str(_FOLDER / 'formats.py'))['read_leaf']
+  arrays = read(folder)
+  assert set(arrays) == {'x', 'y', 'client', 'all_clients'}
+  split = PartitionConfig('natural', held_out_clients=2)
+  task = own.create_task('mine', split, **arrays)
+  assert task.num_clients == 1
+  assert not task.test_is_of_clients
 
 
 def _write_idx(path, array):
