@@ -99,6 +99,7 @@ def run(
       # The function may have chosen the split.
       asked = dataclasses.replace(asked, **task.split_settings)
     config = dataclasses.replace(config, num_clients=task.num_clients)
+    algorithms.check(config)
     plan = algorithms.find_plan(config, folder.ledger)
     model = RunModel(config, task, objective)
     # Outside of a graph, where a user's model can be looked at.

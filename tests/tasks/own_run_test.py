@@ -138,6 +138,11 @@ def test_config_json_has_the_split_of_the_task(tmp_path, task):
   assert _read(tmp_path, 'config.json')['experiment'] == experiment
 
 
+def test_a_cohort_is_of_the_clients_that_the_data_have(tmp_path):
+  with pytest.raises(ValueError, match='`clients_per_round` .* 10 clients'):
+    _train(tmp_path, clients_per_round=11, sampling='poisson')
+
+
 @pytest.mark.slow
 def test_a_run_begins_with_the_weights_of_a_model_and_takes_an_own_step(
   tmp_path,
