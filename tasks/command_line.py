@@ -15,7 +15,10 @@ from absl import app, flags, logging
 from tasks import config, named_functions
 
 # What the library calls what a flag gives.
-_FLAGS = {'model_fn': 'model', 'process': 'aggregator'}
+_FLAGS = {
+  **{'model_fn': 'model', 'process': 'aggregator', 'bits': 'sum_bits'},
+  'address': 'runtime',
+}
 # Modules whose warnings are for whoever gives the flags.
 _OURS = ('analysis', 'tasks', 'tff_clipping')
 

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 import tensorflow as tf
+from absl import flags
 
-from tasks import command_line, named_functions
+from tasks import command_line, named_functions, train
 from tests import processes
 from tests.tasks import train_command
 
@@ -129,6 +130,20 @@ def test_of_tensorflow_the_line_of_a_user_and_the_last_sentence_are_shown(
     failing(tf.zeros([2, 1]))
   command_line.print_error(caught.value)
   assert capsys.readouterr().err == f'Error: {words.format(path)}\n'
+
+
+@pytest.mark.parametrize(
+  ('argument', 'flag'),
+  [('bits', 'sum_bits'), ('address', 'runtime'), ('seed', 'seed')],
+)
+def test_an_argument_of_the_library_is_called_by_its_flag(
+  capsys, monkeypatch, argument, flag
+):
+  values = flags.FlagValues()
+  train.define_flags(values)
+  monkeypatch.setattr(flags, 'FLAGS', values)
+  command_line.print_error(ValueError(f'`{argument}` must be another.'))
+  assert capsys.readouterr().err == f'Error: --{flag} must be another.\n'
 
 
 # A command that gets a Ctrl-C, whose exception is lost or becomes another one.
