@@ -1,3 +1,4 @@
+# In this folder: PYTHONPATH=../.. sh -e train.sh
 python pretrain.py
 for part in whole head adapter; do
   case $part in whole) model=create_whole ;; *) model=create_with_$part ;; esac

@@ -5,7 +5,7 @@ is kept or not. The number of tries, their rounds and their noise are settled
 before the first: all rounds, of the tries and of the last run, are one plan,
 whose noise multiplier each run has.
 
-  python examples/tuning/tune.py mine.npz mine.py:create_model runs/tuning
+  python -m examples.tuning.tune mine.npz mine.py:create_model runs/tuning
 
 The files are those of docs/your_own.md, or yours.
 """

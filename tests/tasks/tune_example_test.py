@@ -1,5 +1,6 @@
 """A test of the script that chooses settings by private runs."""
 
+import os
 import re
 import runpy
 import signal
@@ -24,6 +25,22 @@ def test_ctrl_c_ends_all_tries(tmp_path, monkeypatch):
   with pytest.raises(SystemExit) as ended:
     runpy.run_path(str(_SCRIPT))['main'](tmp_path / 'mine.npz', '', tmp_path)
   assert ended.value.code == 130
+
+
+def test_the_command_of_its_docstring_finds_the_trainer():
+  (command,) = re.findall(r'^  python (.*)$', _SCRIPT.read_text(), re.MULTILINE)
+  environment = {**os.environ}
+  environment.pop('PYTHONPATH', None)
+  ended = subprocess.run(
+    [sys.executable, *command.split()],
+    cwd=train_command.ROOT,
+    env=environment,
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  # There is no such file here.
+  assert ended.stderr.splitlines()[-1].endswith("directory: 'mine.npz'")
 
 
 @pytest.mark.slow
