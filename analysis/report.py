@@ -367,7 +367,8 @@ def _privacy(table: pd.DataFrame) -> str:
     ]
   told = pd.DataFrame(promises, columns=['text', 'name'])
   for text, own in told.groupby('text', sort=False)['name']:
-    is_all = len(own) == told['name'].nunique()
+    # Of some private runs nothing may be known, or promised.
+    is_all = len(own) == table['is_private'].sum()
     texts.append(text if is_all else f'**{"; ".join(own)}**: {text}')
   # A simulation of the noise of other cohorts promises nothing.
   promises_some = table['is_private'] & table['noise_clients_per_round'].isna()

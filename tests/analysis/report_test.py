@@ -439,6 +439,15 @@ _SPLIT = '4 clients, 20 to 777 examples'
       ['| not known |', '(nothing is known of its guarantee)'],
       ['by the plan'],
     ),
+    # A promise names its run where another one promises nothing.
+    *(
+      (
+        dict(a=_private(description='A promise.'), b=dict(other, seed=1)),
+        ['**DP-FedAvg, seed 0**: A promise.'],
+        [],
+      )
+      for other in (dict(algorithm='dp_fed_avg'), _SIMULATED)
+    ),
     # Not as one for clients.
     (
       dict(a=_private(unit='example')),
