@@ -407,7 +407,9 @@ _DEFINE = {
   str: flags.DEFINE_string,
 }
 _DEFINE_SEVERAL = {int: define_integers, str: flags.DEFINE_list}
-_define_folder = functools.partial(flags.DEFINE, _FolderParser())
+_define_folder = functools.partial(
+  flags.DEFINE, _FolderParser(), serializer=flags.ArgumentSerializer()
+)
 
 
 def define_flags(values: flags.FlagValues) -> None:

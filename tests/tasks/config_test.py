@@ -86,8 +86,11 @@ def _parse(*arguments):
 def test_a_folder_may_be_in_the_home_folder(monkeypatch, name):
   monkeypatch.setenv('HOME', '/home/me')
   # No shell expands the ~ of a flag.
-  created, _ = _parse(_DEMO, f'--{name}=~/runs/a')
+  values = train.parse([_DEMO, f'--{name}=~/runs/a'])
+  created, _ = train.read_flags(values)
   assert getattr(created, name) == '/home/me/runs/a'
+  # As a sweep hands it on.
+  assert values[name].serialize() == f'--{name}=/home/me/runs/a'
 
 
 def test_the_last_of_two_flags_counts():
