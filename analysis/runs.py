@@ -144,6 +144,8 @@ class Run:
     ledger: The ledger; None where there is none.
     charged: The epsilon of all releases that it has charged, or of the whole
       plan where what was released ended the run; NaN without a ledger.
+    counts_as_planned: Whether what was released ended the run, so that all
+      rounds of the plan count.
   """
 
   config: Mapping[str, Any]
@@ -155,6 +157,7 @@ class Run:
   notes: tuple[str, ...] = ()
   ledger: pathlib.Path | None = None
   charged: float = math.nan
+  counts_as_planned: bool = False
 
   @property
   def settings(self) -> dict[str, Any]:
@@ -299,6 +302,7 @@ def read_folder(directory: pathlib.Path) -> Run:
     rounds=rounds,
     ledger=ledger if ledger.is_file() else None,
     charged=charged,
+    counts_as_planned=_is_ended_by_releases(directory),
     privacy=privacy,
     updates=_read_updates(directory / 'updates', notes),
     audits=_read_audit(directory / 'audit' / 'audit.json', notes),
@@ -421,7 +425,6 @@ def _read_privacy(
   privacy = _read_json(path) if path.is_file() else {}
   caveats, epsilon = [*(privacy.get('caveats') or ())], math.nan
   if ledger.is_file():
-    reason = _reason(directory / 'result.json')
     try:
       with warnings.catch_warnings():
         # The run has said what is unusual of its δ.
@@ -430,7 +433,7 @@ def _read_privacy(
       # A run that was killed may not have written down all of its caveats.
       caveats += charged.caveats
       epsilon = charged.epsilon
-      if reason in _ENDED_BY_RELEASES:
+      if _is_ended_by_releases(directory):
         # That of the rounds that were run is no guarantee.
         epsilon = max(epsilon, charged.plan.epsilon)
       plan = privacy_lib.plan_to_json(charged.plan, [*dict.fromkeys(caveats)])
@@ -465,9 +468,11 @@ def _read_privacy(
   return privacy, epsilon
 
 
-def _reason(path: pathlib.Path) -> Any:
-  """Why a run has ended; None while it has not."""
-  return _read_json(path).get('reason') if path.is_file() else None
+def _is_ended_by_releases(directory: pathlib.Path) -> bool:
+  """Whether a run has ended where its releases decided."""
+  path = directory / 'result.json'
+  reason = _read_json(path).get('reason') if path.is_file() else None
+  return reason in _ENDED_BY_RELEASES
 
 
 def _read_audit(path: pathlib.Path, notes: list[str]) -> list[dict[str, Any]]:

@@ -146,7 +146,9 @@ class RunPrivacy:
     paths = [self.folder.ledger]
     if not spending.find_sources(*paths):
       return []
-    together = spending.describe_ledgers(paths, as_planned=as_planned)
+    together = spending.describe_ledgers(
+      paths, as_planned=paths if as_planned else ()
+    )
     try:
       *sources, _ = spending.read_with_sources(paths)
     except (OSError, ValueError):

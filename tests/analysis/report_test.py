@@ -541,6 +541,10 @@ def test_what_private_runs_spent_together_is_said_once(tmp_path):
   assert text.count(told) == 1
   assert text.count('Training for 20 rounds satisfies') == 1
   assert ' '.join(report.summary(found).split()).count(told) == 1
+  # All rounds of a run count that has ended by what it released.
+  (folders[0] / 'result.json').write_text('{"reason": "diverged"}')
+  text = ' '.join(report.summary(stats.read_folders(folders[:2])).split())
+  assert f'the {PLAN.num_rounds + 1} releases of 2 runs' in text
   # The sum says of which run it has nothing.
   text = report.summary(stats.read_folders(folders))
   lacking = 'What DP-FedAvg, seed 2 spent is not known: there is no ledger.'

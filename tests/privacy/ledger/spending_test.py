@@ -224,7 +224,7 @@ def test_what_gave_the_clipping_norm_counts_and_what_gave_it_its_own(
   for given in ([paths[2]], paths):
     assert spending.describe_ledgers(given) == together
   # What is written down while the last run goes on holds when it was killed.
-  planned = spending.describe_ledgers([paths[2]], as_planned=True)
+  planned = spending.describe_ledgers([paths[2]], as_planned=[paths[2]])
   assert planned.startswith('Together, the 60 releases of 3 runs')
 
 

@@ -63,7 +63,7 @@ def list_caveats(
 
 
 def describe_ledgers(
-  paths: Sequence[pathlib.Path], *, as_planned: bool = False
+  paths: Sequence[pathlib.Path], *, as_planned: Sequence[pathlib.Path] = ()
 ) -> str:
   """Returns the spending of the runs with some ledgers, in sentences.
 
@@ -72,16 +72,16 @@ def describe_ledgers(
 
   Args:
     paths: The ledgers.
-    as_planned: Whether all rounds of the plans of `paths` count, not only those
-      that were run.
+    as_planned: Those of them of which all rounds of the plan count, not only
+      the rounds that were run.
   """
-  given = [path.resolve() for path in paths]
+  planned = [path.resolve() for path in as_planned]
   try:
     if len(paths) < 2 and not any(map(find_sources, paths)):
       return ''
     ledgers = read_with_sources(paths)
     for i, ledger in enumerate(ledgers):
-      if as_planned and ledger.path.resolve() in given:
+      if ledger.path.resolve() in planned:
         left = ledger.plan.num_rounds - ledger.num_releases
         releases = (*ledger.releases, *[ledger_contents.UNKNOWN] * left)
         ledgers[i] = dataclasses.replace(ledger, releases=releases)
