@@ -343,7 +343,7 @@ class TrainingProgram:
         if before.round_num == last.round_num - 1:
           state = self.checkpoints.load(before, initial_state)
           progress.done = before.round_num, state
-      return _diverged(what, last.round_num)
+      return _diverged(what, last.round_num, progress.round_num)
     metrics.update(
       (name, value)
       for name, value in last.released.items()
@@ -358,7 +358,7 @@ class TrainingProgram:
   def _run_round(self, progress: '_Progress') -> '_Stop | None':
     """Goes on by a round, or stays where it is; returns why to stop, if so."""
     start = time.monotonic()
-    before = progress.done
+    before = dataclasses.replace(progress)
     state, round_num = progress.state, progress.round_num + 1
     try:
       cohort, output = self._draw_and_run(state, round_num)
@@ -372,17 +372,19 @@ class TrainingProgram:
     if self.ledger is not None:
       # It is saved and charged, whatever comes of its evaluation.
       progress.done = round_num, output.state
-    is_rejected = _is_rejected(output.metrics)
-    progress.num_rejected = progress.num_rejected + 1 if is_rejected else 0
+    first = progress.before_rejected
+    progress.before_rejected = before if _is_rejected(output.metrics) else None
     model = self.process.get_model_weights(output.state)
     metrics = self._new_row(round_num)
-    if progress.num_rejected > 1:
-      what: str | None = 'The aggregate of the updates is'
+    what: str | None
+    if first is not None and progress.before_rejected is not None:
+      # Begun again before both, the run ends here again.
+      before, what = first, 'The aggregate of the updates is'
     else:
       what = self._find_divergence(metrics, model)
     if what is not None:
-      progress.done = before
-      return _diverged(what, round_num)
+      progress.return_to(before)
+      return _diverged(what, round_num, progress.round_num)
     metrics.update(
       round_metrics.flatten_metrics(
         output.metrics, is_private=not self._is_exact
@@ -411,8 +413,8 @@ class TrainingProgram:
       and math.isnan(metrics['test_loss'])
       and not self._evaluate(metrics, model)
     ):
-      progress.done = before
-      return _diverged('The test loss is', round_num)
+      progress.return_to(before)
+      return _diverged('The test loss is', round_num, progress.round_num)
     with shield():
       outcome_id = secrets.token_hex(16)
       # In a private round it was done before the charge.
@@ -593,8 +595,8 @@ class _Progress:
   outcome_id: str = dataclasses.field(
     default_factory=lambda: secrets.token_hex(16)
   )
-  # How many of the last rounds left the model as it was.
-  num_rejected: int = 0
+  # Before the last round, if that left the model as it was.
+  before_rejected: '_Progress | None' = None
 
   @property
   def round_num(self) -> int:
@@ -604,17 +606,20 @@ class _Progress:
   def state(self) -> Any:
     return None if self.done is None else self.done[1]
 
+  def return_to(self, before: '_Progress') -> None:
+    self.done, self.outcome_id = before.done, before.outcome_id
+
 
 # Why a run ends, and that in a sentence.
 _Stop: TypeAlias = tuple[StopReason, str]
 
 
-def _diverged(what: str, round_num: int) -> _Stop:
+def _diverged(what: str, round_num: int, kept: int) -> _Stop:
   return (
     StopReason.DIVERGED,
     f'{what} not finite after round {round_num}: learning rates may be too '
     'large, features not scaled to about 1, or an aggregator wrong. The state '
-    f'after round {round_num - 1} is kept.',
+    f'after round {kept} is kept.',
   )
 
 
