@@ -295,14 +295,15 @@ def read_folder(directory: pathlib.Path) -> Run:
   rounds = _read_rounds(table, metric, notes)
   num_rounds = int(rounds['round_num'].max()) if len(rounds) else 0
   config['experiment'].setdefault('num_rounds', num_rounds)
-  privacy, charged = _read_privacy(directory, config, notes)
+  is_ended = _is_ended_by_releases(directory / 'result.json')
+  privacy, charged = _read_privacy(directory, config, is_ended, notes)
   return Run(
     config=config,
     metric=metric,
     rounds=rounds,
     ledger=ledger if ledger.is_file() else None,
     charged=charged,
-    counts_as_planned=_is_ended_by_releases(directory),
+    counts_as_planned=is_ended,
     privacy=privacy,
     updates=_read_updates(directory / 'updates', notes),
     audits=_read_audit(directory / 'audit' / 'audit.json', notes),
@@ -412,11 +413,15 @@ def _with_numbers(
 
 
 def _read_privacy(
-  directory: pathlib.Path, config: Mapping[str, Any], notes: list[str]
+  directory: pathlib.Path,
+  config: Mapping[str, Any],
+  is_ended: bool,
+  notes: list[str],
 ) -> tuple[dict[str, Any], float]:
   """What a private run promises, with every caveat of its ledger; its ε.
 
-  The ledger is sealed: it counts, whatever privacy.json says of the plan.
+  The ledger is sealed: it counts, whatever privacy.json says of the plan. With
+  `is_ended`, what the run released has ended it.
   """
   path, ledger = directory / 'privacy.json', directory / 'ledger.jsonl'
   # A simulation of the noise of other cohorts promises nothing.
@@ -433,7 +438,7 @@ def _read_privacy(
       # A run that was killed may not have written down all of its caveats.
       caveats += charged.caveats
       epsilon = charged.epsilon
-      if _is_ended_by_releases(directory):
+      if is_ended:
         # That of the rounds that were run is no guarantee.
         epsilon = max(epsilon, charged.plan.epsilon)
       plan = privacy_lib.plan_to_json(charged.plan, [*dict.fromkeys(caveats)])
@@ -468,9 +473,8 @@ def _read_privacy(
   return privacy, epsilon
 
 
-def _is_ended_by_releases(directory: pathlib.Path) -> bool:
-  """Whether a run has ended where its releases decided."""
-  path = directory / 'result.json'
+def _is_ended_by_releases(path: pathlib.Path) -> bool:
+  """Whether result.json says that what a run released has ended it."""
   reason = _read_json(path).get('reason') if path.is_file() else None
   return reason in _ENDED_BY_RELEASES
 

@@ -72,8 +72,8 @@ def describe_ledgers(
 
   Args:
     paths: The ledgers.
-    as_planned: Those of them of which all rounds of the plan count, not only
-      the rounds that were run.
+    as_planned: Some of `paths`: all planned rounds of these runs count, not
+      only the rounds that were run.
   """
   planned = [path.resolve() for path in as_planned]
   try:

@@ -258,7 +258,7 @@ class Checkpoints:
     return sorted(own, key=_place)
 
   def _files(self) -> list[pathlib.Path]:
-    """Returns these files, and those of which somebody has changed the name."""
+    """Returns the checkpoints, and copies that somebody has renamed."""
     return sorted(self.folder.glob(f'[0-9]*{_SUFFIX}'))
 
 

@@ -607,7 +607,9 @@ class _Progress:
     return None if self.done is None else self.done[1]
 
   def return_to(self, before: '_Progress') -> None:
-    self.done, self.outcome_id = before.done, before.outcome_id
+    # A signal between the two would save a state under the id of another.
+    with shield():
+      self.done, self.outcome_id = before.done, before.outcome_id
 
 
 # Why a run ends, and that in a sentence.
