@@ -164,8 +164,10 @@ def test_divergence(tmp_path, cache_dir):
   assert code == 3, errors
   assert 'not finite after round 2' in output
   assert errors == ''
+  # The aggregates of both rounds were dropped: the model before them is kept.
+  assert 'The state after round 0 is kept' in output
   result = read_json(tmp_path / 'run' / 'result.json')
-  assert (result['reason'], result['round_num']) == ('diverged', 1)
+  assert (result['reason'], result['round_num']) == ('diverged', 0)
 
 
 @pytest.mark.slow
