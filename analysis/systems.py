@@ -82,6 +82,7 @@ _SYSTEM_COLUMNS = {
   'T': ('num_rounds', ''),
   'system': ('title', ''),
   'ε': ('target_epsilon', 'g'),
+  'η_l': ('client_learning_rate', 'g'),
   'accuracy (%)': ('accuracy', ''),
   'protects': ('protects', ''),
   'against': ('against', ''),
@@ -121,16 +122,27 @@ def systems(found: Evidence) -> pd.DataFrame:
     updates; of model clipping, over those of difference clipping. It is missing
     where the noise is correlated between rounds.
   - bits: of an element that a client sends.
+
+  A system that was run at another η_l than that of the row has those runs alone:
+  docs/reproduction/rates.csv says why.
   """
   table = found.table
+  rate = table['variants'].str.extract(r'(client_rate_[\d.]+)', expand=False)
+  variants = table['variants'].str.replace(
+    r',?client_rate_[\d.]+', '', regex=True
+  )
   data = table['row'].map(_DATA)
-  is_shown = table['is_complete'] & table['scale'].eq(data.map(_SCALES))
   table = table.assign(
+    rate=rate,
     data=pd.Categorical(data, [*_SCALES]),
-    system=_in_order(table, _SYSTEMS),
+    system=_in_order(table.assign(variants=variants), _SYSTEMS),
     budget=table['target_epsilon'].fillna(0),
   )
-  lines = _over_seeds(table[is_shown], ['data', 'budget', 'system'])
+  table = table[table['is_complete'] & table['scale'].eq(data.map(_SCALES))]
+  keys = ['data', 'budget', 'system']
+  rates = table.groupby(keys, observed=True)['rate'].transform('max')
+  table = table[table['rate'].eq(rates) | rates.isna()]
+  lines = _over_seeds(table, keys)
   is_distributed = lines['aggregation'] == 'distributed'
   told = pd.DataFrame.from_dict(
     _SYSTEMS, 'index', columns=['title', 'protects', 'against']

@@ -9,7 +9,6 @@ defaults take probabilities.
 """
 
 import dataclasses
-import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -133,11 +132,11 @@ class Objective:
       ValueError: If it fails.
     """
     if named_functions.is_own(self.loss):
-      found = _find_own('loss', self.loss, tf.keras.losses.Loss)
-    else:
-      found = _find_by_name('loss', self.loss, tf.keras.losses)
-      if isinstance(found, tf.keras.losses.SparseCategoricalCrossentropy):
-        return cross_entropy(is_masked=bool(task.has_padding))
+      own = _find_own('loss', self.loss, tf.keras.losses.Loss)
+      return _FunctionLoss(own)
+    found = _find_by_name('loss', self.loss, tf.keras.losses)
+    if isinstance(found, tf.keras.losses.SparseCategoricalCrossentropy):
+      return cross_entropy(is_masked=bool(task.has_padding))
     is_loss = isinstance(found, tf.keras.losses.Loss)
     return found if is_loss else _FunctionLoss(found)
 
@@ -305,7 +304,20 @@ class _FunctionLoss(tf.keras.losses.Loss):
 
   def __init__(self, function: Callable):
     super().__init__()
-    self.call = functools.partial(named_functions.call, 'loss', function)
+    self._function = function
+
+  def call(self, y_true, y_pred):
+    """Returns what the function does; raises where it has no gradient."""
+    with tf.GradientTape() as tape:
+      tape.watch(y_pred)
+      terms = named_functions.make(
+        *('loss', tf.Tensor, self._function, y_true, y_pred)
+      )
+    has_gradient = tape.gradient(terms, y_pred) is not None
+    name = named_functions.name_of(self._function)
+    must = 'must have a gradient by `y_pred`, or clients learn nothing'
+    check('loss', has_gradient, must, f'none of {name}')
+    return terms
 
 
 class _MaskedCrossEntropy(tf.keras.losses.Loss):

@@ -356,6 +356,14 @@ def _one():
   return 1
 
 
+def _rounded(y_true, y_pred):
+  return tf.abs(y_true - tf.round(y_pred))
+
+
+def _nothing(y_true, y_pred):
+  del y_true, y_pred
+
+
 def _two_numbers():
   return tf.keras.metrics.Precision(thresholds=[0, 1])
 
@@ -364,6 +372,8 @@ def _two_numbers():
   ('asked', 'error', 'words'),
   [
     ([_one], TypeError, '`loss` must be a function that returns a Loss'),
+    ([_rounded], ValueError, '`loss` must have a gradient .* none of .*rounded'),
+    ([_nothing], TypeError, '`loss` must be a function that returns a Tensor'),
     (['mse', _one], TypeError, '`metrics` must be a function that returns a M'),
     (['mse', _two_numbers], ValueError, '`metrics` must be single numbers'),
     (['mean_square'], ValueError, '`loss` must be a name .*found'),
