@@ -123,26 +123,24 @@ def systems(found: Evidence) -> pd.DataFrame:
     where the noise is correlated between rounds.
   - bits: of an element that a client sends.
 
-  A system that was run at another η_l than that of the row has those runs alone:
+  A system that was run at another η_l than its row's has those runs alone;
   docs/reproduction/rates.csv says why.
   """
+  rate = r',?client_rate_[\d.]+'
   table = found.table
-  rate = table['variants'].str.extract(r'(client_rate_[\d.]+)', expand=False)
-  variants = table['variants'].str.replace(
-    r',?client_rate_[\d.]+', '', regex=True
-  )
+  variants = table['variants'].str.replace(rate, '', regex=True)
   data = table['row'].map(_DATA)
   table = table.assign(
-    rate=rate,
+    has_other_rate=table['variants'].str.contains(rate),
     data=pd.Categorical(data, [*_SCALES]),
     system=_in_order(table.assign(variants=variants), _SYSTEMS),
     budget=table['target_epsilon'].fillna(0),
   )
   table = table[table['is_complete'] & table['scale'].eq(data.map(_SCALES))]
   keys = ['data', 'budget', 'system']
-  rates = table.groupby(keys, observed=True)['rate'].transform('max')
-  table = table[table['rate'].eq(rates) | rates.isna()]
-  lines = _over_seeds(table, keys)
+  with_rate = table.groupby(keys, observed=True)['has_other_rate']
+  is_shown = table['has_other_rate'].eq(with_rate.transform('any'))
+  lines = _over_seeds(table[is_shown], keys)
   is_distributed = lines['aggregation'] == 'distributed'
   told = pd.DataFrame.from_dict(
     _SYSTEMS, 'index', columns=['title', 'protects', 'against']

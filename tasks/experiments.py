@@ -271,6 +271,8 @@ VARIANTS: Mapping[str, Variant] = {
   # Below the rates of the search; the paper does not state them.
   'client_rate_0.01': Variant(_ALL, {'client_learning_rate': 0.01}),
   'client_rate_0.03': Variant(_ALL, {'client_learning_rate': 0.03}),
+  # Of the second search of docs/related.md.
+  'client_rate_0.3': Variant(_ALL, {'client_learning_rate': 0.3}),
   # Faster, with 8 significant bits.
   'bfloat16': Variant(_ALL, {'compute_dtype': 'bfloat16'}),
   # Undoes the shorter steps: a clip at half of the mean norm about halves an

@@ -17,6 +17,9 @@ def test_systems_stand_side_by_side_by_budget(tmp_path):
   replace = {'relation': 'replace_one', 'noise_multiplier': 10.0}
   five = dict(variants=['epsilon_5'], target_epsilon=5.0)
   bits = dict(aggregation='distributed', sum_bits=16)
+  # In place of those at the row's rate.
+  other_rate = dict(client_learning_rate=0.02)
+  other_rate['variants'] = ['adaptive', 'client_rate_0.02']
   for row, algorithm, privacy, settings in (
     (_HALF, 'local_dp_fed_avg', replace, {}),
     (_HALF, 'local_dp_fed_avg', replace, five),
@@ -27,6 +30,7 @@ def test_systems_stand_side_by_side_by_budget(tmp_path):
       dict(variants=['half_model_norm'], clipping_norm=9.0),
     ),
     (_HALF, 'dp_fed_avg', {}, dict(variants=['adaptive'])),
+    (_HALF, 'dp_fed_avg', {}, other_rate),
     (_HALF, 'dp_fed_avg', {}, dict(variants=['distributed'], **bits)),
     (_HALF, 'dp_fed_avg', {}, dict(variants=['banded'], mechanism='banded')),
     (
@@ -67,6 +71,8 @@ def test_systems_stand_side_by_side_by_budget(tmp_path):
     ('DP-SGD', '1.5'),
     ('local DP', '5'),
   ]
+  rates = table['η_l'] == '0.02'
+  assert [*table.index[rates]] == [('DP-FedAvg, adaptive c', '1.5')]
   assert table['seeds'].to_list() == ['1', *['2'] * 8]
   over_norm = [
     *[1.5 * _ROOT / 80] * 3,

@@ -372,7 +372,7 @@ def _two_numbers():
   ('asked', 'error', 'words'),
   [
     ([_one], TypeError, '`loss` must be a function that returns a Loss'),
-    ([_rounded], ValueError, '`loss` must have a gradient .* none of .*rounded'),
+    ([_rounded], ValueError, '`loss` must have a gradient .* of .*rounded'),
     ([_nothing], TypeError, '`loss` must be a function that returns a Tensor'),
     (['mse', _one], TypeError, '`metrics` must be a function that returns a M'),
     (['mse', _two_numbers], ValueError, '`metrics` must be single numbers'),
