@@ -389,13 +389,13 @@ def _together(table: pd.DataFrame) -> list[str]:
   is_private = table['is_private'] & table['noise_clients_per_round'].isna()
   for _, own in table[is_private].groupby('population', sort=False):
     has_ledger = own['files'].map(lambda run: run.ledger is not None)
-    files = own.loc[has_ledger, 'files']
-    ended = [run.ledger for run in files if run.counts_as_planned]
-    ledgers = [run.ledger for run in files]
-    texts = [spending.describe_ledgers(ledgers, as_planned=ended)]
-    if len(own) > 1 and has_ledger.any() and not has_ledger.all():
+    ledgers = [run.ledger for run in own.loc[has_ledger, 'files']]
+    texts = [spending.describe_ledgers(ledgers)]
+    if len(own) > 1 and ledgers and not has_ledger.all():
       names_of = '; '.join(own.index[~has_ledger])
-      texts.append(f'What {names_of} spent is not known: there is no ledger.')
+      texts.append(
+        f'What {names_of} spent is not known: no ledger can be read.'
+      )
     if text := ' '.join(filter(None, texts)):
       data = own['data'].iloc[0] or 'these clients'
       told.append(f'All private runs on {data}: {text}')

@@ -20,6 +20,7 @@ import pandas as pd
 
 from analysis.experiments import ALGORITHMS, DEFAULTS
 from tff_clipping import privacy as privacy_lib
+from tff_clipping.privacy.ledger import spending
 
 METRIC_COLUMNS = (
   'round_num',
@@ -131,7 +132,8 @@ class Run:
   Attributes:
     config: That of `config.json`.
     privacy: That of `privacy.json`, with all caveats that the ledger has; empty
-      where there is none.
+      where there is none. A simulation of noise has no plan: its
+      `noise_multiplier` alone, as it was measured.
     rounds: The rows of `metrics.csv`: `METRIC_COLUMNS`, and what else begins
       with `test_`.
     updates: The rows of `updates/`: `t`, which is 0 in the first round as in
@@ -141,11 +143,8 @@ class Run:
       figures beside those of the audit.
     metric: The figure on the test set that decides.
     notes: What is missing or cut off, a phrase each.
-    ledger: The ledger; None where there is none.
-    charged: The epsilon of all releases that it has charged, or of the whole
-      plan where what was released ended the run; NaN without a ledger.
-    counts_as_planned: Whether what was released ended the run, so that all
-      rounds of the plan count.
+    ledger: The ledger, which has charged all planned rounds where what was
+      released ended the run; None where none can be read.
   """
 
   config: Mapping[str, Any]
@@ -155,9 +154,7 @@ class Run:
   audits: Sequence[Mapping[str, Any]]
   metric: Metric = Metric()
   notes: tuple[str, ...] = ()
-  ledger: pathlib.Path | None = None
-  charged: float = math.nan
-  counts_as_planned: bool = False
+  ledger: privacy_lib.LedgerContents | None = None
 
   @property
   def settings(self) -> dict[str, Any]:
@@ -273,7 +270,6 @@ def read_folder(directory: pathlib.Path) -> Run:
       'a file, not a folder' if directory.exists() else 'no such folder'
     )
   notes: list[str] = []
-  ledger = directory / 'ledger.jsonl'
   path = directory / 'metrics.csv'
   table = _read_csv(path, notes) if path.is_file() else None
   if table is None or (directory / 'config.json').exists():
@@ -296,14 +292,14 @@ def read_folder(directory: pathlib.Path) -> Run:
   num_rounds = int(rounds['round_num'].max()) if len(rounds) else 0
   config['experiment'].setdefault('num_rounds', num_rounds)
   is_ended = _is_ended_by_releases(directory / 'result.json')
-  privacy, charged = _read_privacy(directory, config, is_ended, notes)
+  privacy, ledger = _read_privacy(directory, config, is_ended, notes)
+  if not privacy and config['experiment'].get('noise_clients_per_round'):
+    privacy = _measured_noise(table)
   return Run(
     config=config,
     metric=metric,
     rounds=rounds,
-    ledger=ledger if ledger.is_file() else None,
-    charged=charged,
-    counts_as_planned=is_ended,
+    ledger=ledger,
     privacy=privacy,
     updates=_read_updates(directory / 'updates', notes),
     audits=_read_audit(directory / 'audit' / 'audit.json', notes),
@@ -387,7 +383,7 @@ def _read_csv(path: pathlib.Path, notes: list[str]) -> pd.DataFrame:
       notes.append(f'{path.name} is cut off: its last line was left out')
       text = whole
     # Where one has too few values, pandas would fill in the rest.
-    if len({*map(len, csv.reader(text.splitlines()))}) > 1:
+    if len({*map(len, csv.reader(io.StringIO(text, newline='')))}) > 1:
       raise ValueError('its lines have different numbers of values')
     return pd.read_csv(
       io.StringIO(text),
@@ -412,36 +408,48 @@ def _with_numbers(
     raise NotARunError(f'{file} must hold numbers: {error}') from error
 
 
+def _measured_noise(table: pd.DataFrame | None) -> dict[str, float]:
+  """The noise multiplier of a run without a plan, if it measured its noise."""
+  columns = ['aggregator/noise_stddev', 'aggregator/clipping_norm']
+  if table is None or not {*columns} <= {*table}:
+    return {}
+  measured = table[columns].dropna()
+  if measured.empty:
+    return {}
+  stddev, norm = measured.iloc[0]
+  return {'noise_multiplier': float(stddev / norm)}
+
+
 def _read_privacy(
   directory: pathlib.Path,
   config: Mapping[str, Any],
   is_ended: bool,
   notes: list[str],
-) -> tuple[dict[str, Any], float]:
-  """What a private run promises, with every caveat of its ledger; its ε.
+) -> tuple[dict[str, Any], privacy_lib.LedgerContents | None]:
+  """What a private run promises, with every caveat of its ledger; the ledger.
 
   The ledger is sealed: it counts, whatever privacy.json says of the plan. With
   `is_ended`, what the run released has ended it.
   """
-  path, ledger = directory / 'privacy.json', directory / 'ledger.jsonl'
+  path, ledger_path = directory / 'privacy.json', directory / 'ledger.jsonl'
   # A simulation of the noise of other cohorts promises nothing.
   is_simulated = config['experiment'].get('noise_clients_per_round')
   promises = path.is_file() or (_adds_noise(config) and not is_simulated)
   privacy = _read_json(path) if path.is_file() else {}
-  caveats, epsilon = [*(privacy.get('caveats') or ())], math.nan
-  if ledger.is_file():
+  caveats = [*(privacy.get('caveats') or ())]
+  ledger: privacy_lib.LedgerContents | None = None
+  if ledger_path.is_file():
     try:
       with warnings.catch_warnings():
         # The run has said what is unusual of its δ.
         warnings.simplefilter('ignore')
-        charged = privacy_lib.read_ledger(ledger)
+        ledger = privacy_lib.read_ledger(ledger_path)
       # A run that was killed may not have written down all of its caveats.
-      caveats += charged.caveats
-      epsilon = charged.epsilon
+      caveats += ledger.caveats
       if is_ended:
-        # That of the rounds that were run is no guarantee.
-        epsilon = max(epsilon, charged.plan.epsilon)
-      plan = privacy_lib.plan_to_json(charged.plan, [*dict.fromkeys(caveats)])
+        # The epsilon of the rounds that were run is no guarantee.
+        ledger = spending.as_planned(ledger)
+      plan = privacy_lib.plan_to_json(ledger.plan, [*dict.fromkeys(caveats)])
       changed = [key for key in _PLAN_KEYS if privacy.get(key) != plan[key]]
       if privacy and changed:
         notes.append(
@@ -459,7 +467,7 @@ def _read_privacy(
   if not privacy and not caveats:
     if promises:
       notes.append('privacy.json is missing: nothing is known of its privacy')
-    return {}, epsilon
+    return {}, ledger
   absent = [key for key in _NEEDED_KEYS if privacy.get(key) is None]
   if absent:
     notes.append(f'privacy.json does not say {", ".join(absent)}')
@@ -470,7 +478,7 @@ def _read_privacy(
     stated = f'No guarantee as it was run: {"; ".join(untold)}.'
     described = f'{stated} The plan: {described}' if described else stated
   privacy['description'] = described or None
-  return privacy, epsilon
+  return privacy, ledger
 
 
 def _is_ended_by_releases(path: pathlib.Path) -> bool:

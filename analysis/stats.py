@@ -393,8 +393,10 @@ def _epsilons(run: Run) -> tuple[float, float]:
     return actual, epsilon
   spent = run.rounds['epsilon'].dropna()
   if len(spent):
-    # A round that has diverged, or was not recorded yet, is charged too.
-    epsilon = float(np.fmax(spent.iloc[-1], run.charged))
+    epsilon = float(spent.iloc[-1])
+    if run.ledger is not None:
+      # A round that has diverged, or was not recorded yet, is charged too.
+      epsilon = max(epsilon, run.ledger.epsilon)
   return epsilon, paper
 
 

@@ -34,7 +34,6 @@ from tasks.checks import check
 with command_line.importing():
   from tasks import algorithms, train
   from tasks.running.folder import RunFolder, locked
-  from tff_clipping.privacy.ledger import spending
 
 # Their values have commas themselves.
 _LISTS = ('update_rounds', 'variants', 'metrics')
@@ -78,7 +77,7 @@ def main() -> int:
     is_new = name not in runs
     check('grid', is_new, 'must have different values', f'{name} twice')
     runs[name] = (*common, *chosen)
-  return run_all(runs, pathlib.Path(output_dir))
+  return run_all(runs, pathlib.Path(output_dir).expanduser())
 
 
 def given_flags(without: Sequence[str] = ()) -> list[str]:
@@ -190,10 +189,7 @@ def _run_each(runs: Mapping[RunFolder, list[str]]) -> int:
 
 
 def _report(folder: pathlib.Path) -> None:
-  """Prints the table of the report of all runs, and what they cost together.
-
-  The runs of other grids in the folder count too.
-  """
+  """Reports on all runs of the folder, those of other grids included."""
   runs = [
     RunFolder(path.parent) for path in sorted(folder.glob('*/config.json'))
   ]
@@ -208,16 +204,7 @@ def _report(folder: pathlib.Path) -> None:
   if made.returncode:
     print(f'No report: {made.stderr.strip()}', file=sys.stderr)
   else:
-    lines = (report / 'report.md').read_text(encoding='utf-8').splitlines()
-    from_table = itertools.dropwhile(lambda x: not x.startswith('|'), lines)
-    for line in itertools.takewhile(lambda x: x.startswith('|'), from_table):
-      print(line)
-    print(report / 'report.html')
-  told = spending.describe_ledgers(
-    [run.ledger for run in runs if run.ledger.exists()]
-  )
-  if told:
-    print(told, flush=True)
+    print(made.stdout.strip(), flush=True)
 
 
 if __name__ == '__main__':

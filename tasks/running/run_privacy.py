@@ -143,14 +143,14 @@ class RunPrivacy:
 
   def _describe_source(self, *, as_planned: bool = False) -> list[str]:
     """Returns what the runs that gave c have cost, the last run first."""
-    paths = [self.folder.ledger]
-    if not spending.find_sources(*paths):
+    if not spending.find_sources(self.folder.ledger):
       return []
-    together = spending.describe_ledgers(
-      paths, as_planned=paths if as_planned else ()
-    )
+    ledger = privacy.read_ledger(self.folder.ledger)
+    if as_planned:
+      ledger = spending.as_planned(ledger)
+    together = spending.describe_ledgers([ledger])
     try:
-      *sources, _ = spending.read_with_sources(paths)
+      *sources, _ = spending.add_sources([ledger])
     except (OSError, ValueError):
       # One has gone while this run went on.
       return [f'The clipping norm comes from runs before. {together}']

@@ -547,7 +547,7 @@ def test_what_private_runs_spent_together_is_said_once(tmp_path):
   assert f'the {PLAN.num_rounds + 1} releases of 2 runs' in text
   # The sum says of which run it has nothing.
   text = report.summary(stats.read_folders(folders))
-  lacking = 'What DP-FedAvg, seed 2 spent is not known: there is no ledger.'
+  lacking = 'What DP-FedAvg, seed 2 spent is not known: no ledger can be read.'
   assert lacking in ' '.join(text.split())
 
 

@@ -38,6 +38,37 @@ def test_reads_every_file_of_a_run(tmp_path):
   assert [each['num_canaries_in'] for each in run.audits] == [98]
 
 
+def test_the_noise_of_a_simulation_is_as_it_was_measured(tmp_path):
+  # A float of TensorFlow has 7 digits.
+  measured = {
+    'aggregator/noise_stddev': 0.012347943,
+    'aggregator/clipping_norm': 0.064564832,
+  }
+  for name, metrics in (('told', measured), ('silent', None)):
+    run_folders.write_run(
+      tmp_path / name,
+      algorithm='dp_fed_avg',
+      noise_clients_per_round=80,
+      metrics=metrics,
+    )
+  told, silent = (
+    runs.read_folder(tmp_path / name).privacy for name in ('told', 'silent')
+  )
+  assert told == {'noise_multiplier': pytest.approx(1.53 / 8, rel=1e-4)}
+  assert silent == {}
+
+
+def test_a_line_ends_where_a_csv_file_says(tmp_path):
+  # Some separators of Unicode are no line ends.
+  client_id = 'a\x85b\u2028c'
+  folder = run_folders.write_run(
+    tmp_path / 'run', updates={0: [(client_id, 2.0, '', 0.5)]}
+  )
+  run = runs.read_folder(folder)
+  assert run.notes == ()
+  assert run.updates['client_id'].to_list() == [client_id]
+
+
 def test_data_that_were_not_split_have_their_own_clients(tmp_path):
   folder = run_folders.write_run(tmp_path / 'run', partition=None)
   assert runs.read_folder(folder).settings['partition'] == 'natural'

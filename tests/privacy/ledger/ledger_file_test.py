@@ -99,6 +99,16 @@ def test_every_truncation_is_refused_with_the_line_that_is_missing(path, read):
   charge(path, [2])
 
 
+def test_a_long_first_line_that_was_cut_short_starts_anew(path):
+  # Of a plan whose strategy has many coefficients.
+  privacy.PrivacyLedger(path, PLAN).close()
+  seal = path.with_name('ledger.jsonl.seal')
+  path.write_bytes(b'{"line":1,' + 70_000 * b' ')
+  seal.write_text('{"lines":0,"digest":""}')
+  charge(path, [1])
+  assert privacy.read_ledger(path).num_releases == 1
+
+
 def restore_seal(path, seal, older):
   # A line that is whole and one that was cut short, of which one is sealed.
   seal.write_bytes(older[1])

@@ -114,8 +114,12 @@ def test_caveats_are_kept_and_are_no_releases(path):
 
 
 @pytest.mark.parametrize(('version', 'name'), [(1, '0.1'), (2, '0.2')])
-def test_a_ledger_of_an_earlier_version_is_refused_by_name(path, version, name):
+@pytest.mark.parametrize('torn', [b'', b'{"line":2'])
+def test_a_ledger_of_an_earlier_version_is_refused_by_name(
+  path, version, name, torn
+):
   _write_header(path, version)
+  path.write_bytes(path.read_bytes() + torn)
   before = path.read_bytes()
   with pytest.raises(ValueError, match=f'is of version {name}'):
     privacy.PrivacyLedger(path, PLAN)
@@ -123,10 +127,11 @@ def test_a_ledger_of_an_earlier_version_is_refused_by_name(path, version, name):
 
 
 def test_a_ledger_of_version_0_2_is_read_for_what_it_has_spent(path):
+  # Its rounds could begin with 0.
   lines = [
-    {'kind': 'release', 'round_num': 1, 'draw': 0, 'digest': 64 * '0'},
+    {'kind': 'release', 'round_num': 0, 'draw': 0, 'digest': 64 * '0'},
     {'kind': 'release', 'round_num': None, 'draw': None, 'digest': None},
-    {'kind': 'release', 'round_num': 1, 'draw': 1, 'digest': 64 * '1'},
+    {'kind': 'release', 'round_num': 0, 'draw': 1, 'digest': 64 * '1'},
     {'kind': 'release', 'round_num': 2, 'draw': 0, 'digest': 64 * '2'},
   ]
   _write_header(path, 2, lines)
@@ -151,6 +156,27 @@ def _write_header(path, version, releases=()):
   path.with_name('ledger.jsonl.seal').write_text(
     json.dumps({'digest': digest, 'lines': len(texts)}) + '\n'
   )
+
+
+def test_another_accountant_does_not_take_a_ledger_for_damaged(
+  path, monkeypatch
+):
+  plan = dataclasses.replace(PLAN, target_epsilon=PLAN.epsilon)
+  charge(path, range(1, 20), plan)
+  compute = renyi.RenyiCost.compute_epsilon
+  monkeypatch.setattr(
+    renyi.RenyiCost,
+    'compute_epsilon',
+    lambda self, delta: (1 + 1e-5) * compute(self, delta),
+  )
+  contents = privacy.read_ledger(path)
+  assert contents.num_releases == 19
+  assert contents.epsilon > plan.epsilon_after(18)
+  kept = privacy.read_plan(path, target_epsilon=plan.target_epsilon)
+  with privacy.PrivacyLedger(path, kept) as ledger:
+    # Which the other accountant found to be within the target.
+    with pytest.raises(privacy.BudgetExhaustedError):
+      ledger.charge(20, new_id())
 
 
 def test_release_beyond_the_plan_is_refused_and_not_written(path):

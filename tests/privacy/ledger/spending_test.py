@@ -221,11 +221,13 @@ def test_what_gave_the_clipping_norm_counts_and_what_gave_it_its_own(
   assert spending.find_sources(paths[2]) == tuple(paths[:2])
   every = [privacy.read_ledger(path) for path in paths]
   together = spending.describe_spending(every, privacy.compute_spending(every))
-  for given in ([paths[2]], paths):
+  for given in ([every[2]], every, every[::-1]):
     assert spending.describe_ledgers(given) == together
   # What is written down while the last run goes on holds when it was killed.
-  planned = spending.describe_ledgers([paths[2]], as_planned=[paths[2]])
-  assert planned.startswith('Together, the 60 releases of 3 runs')
+  for given in ([every[2]], every, every[::-1]):
+    planned = [spending.as_planned(each) for each in given]
+    told = spending.describe_ledgers(planned)
+    assert told.startswith('Together, the 60 releases of 3 runs')
 
 
 def test_a_run_whose_settings_cannot_be_read_is_not_taken_for_one_alone(
@@ -235,7 +237,7 @@ def test_a_run_whose_settings_cannot_be_read_is_not_taken_for_one_alone(
   config = second.with_name('config.json')
   config.write_text(config.read_text()[:-1])
   told = f'{config} cannot be read, which tells whether another run gave'
-  assert told in spending.describe_ledgers([second])
+  assert told in spending.describe_ledgers([privacy.read_ledger(second)])
   with pytest.raises(ValueError, match=re.escape(told)):
     spending.find_sources(second)
 
@@ -244,24 +246,28 @@ def test_a_run_that_gave_the_clipping_norm_and_is_gone_is_not_left_out(
   tmp_path,
 ):
   first, second, third = _chain(tmp_path)
+
+  def describe(*paths):
+    return spending.describe_ledgers([*map(privacy.read_ledger, paths)])
+
   copy = shutil.copytree(first.parent, tmp_path / 'copy') / first.name
-  assert 'began as one' in spending.describe_ledgers([copy, third])
+  assert 'began as one' in describe(copy, third)
   moved = first.parent.rename(tmp_path / 'moved') / first.name
   for given in ([third], [second, third]):
-    assert spending.describe_ledgers(given) == (
+    assert describe(*given) == (
       'What the private runs cost together is not known: the run that gave '
       f'{second.parent} its clipping norm is missing, found no ledger or that '
       f'of another run at {first}.'
     )
   # Where it is now.
-  together = spending.describe_ledgers([moved, third])
+  together = describe(moved, third)
   assert together.startswith('Together, the 47 releases of 3 runs')
   # Another run in its place, which cost less.
   first.parent.mkdir()
   charge(first, [1])
   for given in ([third], [first, second, third]):
-    assert 'is not known: ' in spending.describe_ledgers(given)
+    assert 'is not known: ' in describe(*given)
   with pytest.raises(ValueError, match='its clipping norm is missing'):
     privacy.compute_spending([*map(privacy.read_ledger, (first, second))])
-  every = spending.describe_ledgers([first, moved, second, third])
+  every = describe(first, moved, second, third)
   assert every.startswith('Together, the 48 releases of 4 runs')

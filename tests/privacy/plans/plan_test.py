@@ -229,6 +229,30 @@ def test_another_last_digit_of_epsilon_changes_nothing(monkeypatch, factor):
   assert there.permitted_rounds == 100
 
 
+def test_an_accountant_that_finds_more_than_the_target_permits_fewer_rounds(
+  monkeypatch,
+):
+  plan = build_plan(target_epsilon=build_plan().epsilon)
+  once = build_plan(num_rounds=1)
+  once = dataclasses.replace(once, target_epsilon=once.epsilon)
+  written = [privacy.plan_to_json(plan), privacy.plan_to_json(once)]
+  compute = renyi.RenyiCost.compute_epsilon
+  monkeypatch.setattr(
+    renyi.RenyiCost,
+    'compute_epsilon',
+    lambda self, delta: (1 + 1e-5) * compute(self, delta),
+  )
+  read, read_once = map(privacy.plan_from_json, written)
+  assert (read, read_once) == (plan, once)
+  assert read.epsilon > read.target_epsilon
+  assert (read.permits(99), read.permits(100)) == (True, False)
+  assert (read.permitted_rounds, read_once.permitted_rounds) == (99, 0)
+  # Nobody has found the epsilon of another value.
+  del written[0]['epsilon']
+  with pytest.raises(ValueError, match='`target_epsilon` must be at least'):
+    privacy.plan_from_json(written[0])
+
+
 def test_a_target_has_no_more_slack_than_the_last_digits():
   epsilon = build_plan().epsilon
   build_plan(target_epsilon=epsilon * (1 - 1e-10))

@@ -93,10 +93,11 @@ class PrivacyLedger:
           }
         )
       self._contents = ledger_contents.parse(path, self._file.lines)
+      _check_format(self._contents)
       if self._file.torn:
         recovery = _build_recovery(self._contents)
         self._file.replace_torn(recovery)
-        self._contents = ledger_contents.add_line(self._contents, recovery)
+        self._add(recovery)
       _check_same(self._contents, plan)
       # A round asks several times: of its line, and of its metrics.
       self._epsilon_after = functools.lru_cache(maxsize=2)(
@@ -350,7 +351,11 @@ class PrivacyLedger:
     """Writes a line, and then counts it."""
     line = {'kind': kind, **content}
     self._file.append(line)
-    self._contents = ledger_contents.add_line(self._contents, line)
+    self._add(line)
+
+  def _add(self, line: dict[str, Any]) -> None:
+    """Counts a line that is written."""
+    self._contents = ledger_contents.add_lines(self._contents, [line])
 
 
 def _build_release(
@@ -379,16 +384,20 @@ def _build_recovery(contents: ledger_contents.LedgerContents) -> dict[str, Any]:
   return _build_release(contents, ledger_contents.UNKNOWN, epsilon)
 
 
-def _check_same(
-  contents: ledger_contents.LedgerContents, plan: BasePlan
-) -> None:
-  """Raises unless a run with this plan may go on with a ledger."""
+def _check_format(contents: ledger_contents.LedgerContents) -> None:
+  """Raises if an earlier version wrote a ledger: it is left as it is."""
   if contents.format != ledger_contents.FORMAT:
     raise ValueError(
       f'The ledger {contents.path} is of version 0.2, whose runs version 0.2 '
       '(commit 44967cd3) continues. Start a new one, whose epsilon adds to '
       'that of this ledger.'
     )
+
+
+def _check_same(
+  contents: ledger_contents.LedgerContents, plan: BasePlan
+) -> None:
+  """Raises unless a ledger is of this plan."""
   names = [
     field.name
     for each in (plan, contents.plan)

@@ -1,7 +1,7 @@
 """The contents of a ledger: its plan and its releases."""
 
+import collections
 import dataclasses
-import functools
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -199,46 +199,60 @@ def parse(
     releases=(),
     format=header['format'],
   )
-  return functools.reduce(add_line, lines[1:], contents)
+  return add_lines(contents, lines[1:])
 
 
-def add_line(
-  contents: LedgerContents, line: Mapping[str, Any]
+def add_lines(
+  contents: LedgerContents, lines: Sequence[Mapping[str, Any]]
 ) -> LedgerContents:
-  """Returns the contents of a ledger with one more line.
+  """Returns the contents of a ledger with more lines.
 
   Raises:
-    DamagedLedgerError: If the line is not what it should be.
+    DamagedLedgerError: If a line is not what it should be.
   """
-  kind = line.get('kind')
-  if kind == CAVEATS:
-    caveats = dict.fromkeys([*contents.caveats, *line.get('caveats', ())])
-    return dataclasses.replace(contents, caveats=tuple(caveats))
-  if kind in (COHORTS, SEED):
-    digest = (str(line.get('digest')),)
-    if kind == SEED:
-      return dataclasses.replace(contents, seeds=contents.seeds + digest)
-    return dataclasses.replace(contents, cohorts=contents.cohorts + digest)
-  release = Release(line.get('id'), line.get('round_num'), line.get('draw'))
-  before = contents.releases
-  if kind == NAMED:
-    # It says which release the line before it was.
-    is_right = before[-1:] == (UNKNOWN,)
-    before = before[:-1]
-  else:
-    # Version 0.2 did not count a line that was cut short.
-    is_old = contents.format == _OLD_FORMAT
-    known = [each for each in before if not is_old or each.round_num]
-    is_right = kind == 'release' and (
-      release == UNKNOWN or release.draw == next_draw(known, release.round_num)
-    )
-  releases = (*before, release)
-  if not is_right or line.get('num_releases') != len(releases):
-    raise ledger_file.DamagedLedgerError(
-      f'Line {line.get("line")} of {contents.path} is damaged: it is not '
-      f'release {len(releases)}.'
-    )
-  return dataclasses.replace(contents, releases=releases)
+  caveats = dict.fromkeys(contents.caveats)
+  seeds, cohorts = [*contents.seeds], [*contents.cohorts]
+  releases = [*contents.releases]
+  # How often each round was charged, by its number. Under `None`: the lines
+  # that were cut short, each of which may be of any round.
+  charged = collections.Counter(each.round_num for each in releases)
+  for line in lines:
+    kind = line.get('kind')
+    if kind == CAVEATS:
+      caveats.update(dict.fromkeys(line.get('caveats', ())))
+      continue
+    if kind in (COHORTS, SEED):
+      digests = cohorts if kind == COHORTS else seeds
+      digests.append(str(line.get('digest')))
+      continue
+    release = Release(line.get('id'), line.get('round_num'), line.get('draw'))
+    if kind == NAMED:
+      # It says which release the line before it was.
+      is_right = releases[-1:] == [UNKNOWN]
+      charged.subtract(each.round_num for each in releases[-1:])
+      del releases[-1:]
+    else:
+      draw = charged[release.round_num]
+      # Version 0.2 did not count a line that was cut short.
+      if contents.format != _OLD_FORMAT:
+        draw += charged[None]
+      is_right = kind == 'release' and (
+        release == UNKNOWN or release.draw == draw
+      )
+    releases.append(release)
+    charged[release.round_num] += 1
+    if not is_right or line.get('num_releases') != len(releases):
+      raise ledger_file.DamagedLedgerError(
+        f'Line {line.get("line")} of {contents.path} is damaged: it is not '
+        f'release {len(releases)}.'
+      )
+  return dataclasses.replace(
+    contents,
+    caveats=tuple(caveats),
+    seeds=tuple(seeds),
+    cohorts=tuple(cohorts),
+    releases=tuple(releases),
+  )
 
 
 def next_draw(releases: Sequence[Release], round_num: int | None) -> int:

@@ -28,7 +28,8 @@ from typing import Any
 
 from tff_clipping import atomic_files
 
-# A line is shorter; what is longer and has no end was not written here.
+# Lines after the first are shorter: a longer end of the file was not written
+# here. The first has a plan, whose strategy may have many coefficients.
 _MAX_TORN_BYTES = 2**16
 
 
@@ -256,7 +257,7 @@ def _parse(
   # A line is sealed before the next one is begun.
   if count + bool(torn) > sealed + 1:
     raise _damage(path, sealed + 1, 'lines follow that were never sealed')
-  if len(torn) > _MAX_TORN_BYTES:
+  if count and len(torn) > _MAX_TORN_BYTES:
     raise _damage(path, count + 1, f'it has {len(torn)} bytes and no end')
   return lines, digest, torn
 

@@ -62,29 +62,28 @@ def list_caveats(
   return [*dict.fromkeys((*of_runs, *spent.caveats))]
 
 
+def as_planned(
+  ledger: ledger_contents.LedgerContents,
+) -> ledger_contents.LedgerContents:
+  """Returns a ledger with all planned rounds charged.
+
+  They count if releases decided when the run ended.
+  """
+  left = ledger.plan.num_rounds - ledger.num_releases
+  releases = (*ledger.releases, *[ledger_contents.UNKNOWN] * left)
+  return dataclasses.replace(ledger, releases=releases)
+
+
 def describe_ledgers(
-  paths: Sequence[pathlib.Path], *, as_planned: Sequence[pathlib.Path] = ()
+  given: Sequence[ledger_contents.LedgerContents],
 ) -> str:
   """Returns the spending of the runs with some ledgers, in sentences.
 
-  The runs that gave their clipping norms count too; see `read_with_sources`. It
-  is '' for less than two runs, and if no run has a guarantee.
-
-  Args:
-    paths: The ledgers.
-    as_planned: Some of `paths`: all planned rounds of these runs count, not
-      only the rounds that were run.
+  The runs that gave their clipping norms count too; see `add_sources`. It is ''
+  for less than two runs, and if no run has a guarantee.
   """
-  planned = [path.resolve() for path in as_planned]
   try:
-    if len(paths) < 2 and not any(map(find_sources, paths)):
-      return ''
-    ledgers = read_with_sources(paths)
-    for i, ledger in enumerate(ledgers):
-      if ledger.path.resolve() in planned:
-        left = ledger.plan.num_rounds - ledger.num_releases
-        releases = (*ledger.releases, *[ledger_contents.UNKNOWN] * left)
-        ledgers[i] = dataclasses.replace(ledger, releases=releases)
+    ledgers = add_sources(given)
     if len(ledgers) < 2 or all(ledger.caveats for ledger in ledgers):
       return ''
     return describe_spending(ledgers, compute_spending(ledgers))
@@ -92,16 +91,16 @@ def describe_ledgers(
     return f'What the private runs cost together is not known: {e}'
 
 
-def read_with_sources(
-  paths: Sequence[pathlib.Path],
+def add_sources(
+  given: Sequence[ledger_contents.LedgerContents],
 ) -> list[ledger_contents.LedgerContents]:
-  """Reads ledgers, each after those of the runs that gave it its norm.
+  """Returns ledgers, each after those of the runs that gave it its norm.
 
   Raises:
     OSError: If a ledger cannot be read.
     ValueError: If one is damaged, or a run that gave a norm is missing.
   """
-  given = [ledger_contents.read_ledger(path) for path in paths]
+  given_at = {each.path.resolve(): each for each in given}
   found: dict[pathlib.Path, ledger_contents.LedgerContents] = {}
   for ledger in given:
     chain = [ledger]
@@ -112,9 +111,10 @@ def read_with_sources(
       before = read_source(path, run_id) or (moved[0] if moved else None)
       if before is None:
         raise _missing(chain[0], path)
-      if before in chain:
+      place = before.path.resolve()
+      if place in [each.path.resolve() for each in chain]:
         break
-      chain.insert(0, before)
+      chain.insert(0, given_at.get(place, before))
     for each in chain:
       found.setdefault(each.path.resolve(), each)
   return [*found.values()]
@@ -140,7 +140,7 @@ def find_sources(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
   """Returns the ledgers of private runs whose releases gave a run its norm.
 
   Their spending counts too. The first run comes first. A run may be missing;
-  see `read_with_sources`. A config.json that cannot be read is a ValueError.
+  see `add_sources`. A config.json that cannot be read is a ValueError.
   """
   found: list[pathlib.Path] = []
   while (source := _find_source(path)) is not None:

@@ -105,9 +105,7 @@ class BasePlan(abc.ABC):
     if not math.isfinite(self.epsilon):
       raise accountants.NoEpsilonError(self._explain_no_epsilon())
     ranges.warn_of_delta(self.target_delta, self.epsilon, self.num_clients)
-    if self.target_epsilon is not None and not slack.is_within(
-      self.epsilon, self.target_epsilon
-    ):
+    if self.target_epsilon is not None and not self._is_within_target:
       raise ValueError(
         f'`target_epsilon` must be at least the {self.epsilon:.6g} that '
         f'{self.num_rounds} rounds cost with a noise multiplier of '
@@ -390,35 +388,49 @@ class BasePlan(abc.ABC):
   def permits(self, num_releases: int) -> bool:
     """Returns whether the plan allows a number of releases.
 
-    It allows `num_rounds` of them. With a target it also allows more, up to
-    `max_rounds`, if they cost at most `target_epsilon`. The slack of
+    Without a target it allows `num_rounds` of them. With a target it allows as
+    many, up to `max_rounds`, as cost at most `target_epsilon`. The slack of
     `slack.is_within` makes the answer equal on every processor.
 
     Args:
       num_releases: All releases, the past ones included.
     """
-    if num_releases <= self.num_rounds:
+    if self.target_epsilon is None:
+      return num_releases <= self.num_rounds
+    if num_releases <= self.num_rounds and self._is_within_target:
       return True
-    if self.target_epsilon is None or num_releases > self.max_rounds:
-      return False
-    return slack.is_within(
+    return num_releases <= self.max_rounds and slack.is_within(
       self.epsilon_after(num_releases), self.target_epsilon
+    )
+
+  @property
+  def _is_within_target(self) -> bool:
+    """Whether `num_rounds` rounds cost at most the target, if there is one.
+
+    Only a plan that was read may cost more, by a newer accountant.
+    """
+    return self.target_epsilon is None or slack.is_within(
+      self.epsilon, self.target_epsilon
     )
 
   @functools.cached_property
   def permitted_rounds(self) -> int:
-    """The most releases that `permits` allows, at least `num_rounds`.
+    """The most releases that `permits` allows.
 
     If releases may decide when a run ends, the epsilon of all of these holds.
     """
-    if self.target_epsilon is None or self.num_rounds == self.max_rounds:
+    if self.target_epsilon is None:
       return self.num_rounds
+    if self.num_rounds == self.max_rounds and self._is_within_target:
+      return self.num_rounds
+    if not self.permits(1):
+      return 0
     most = solve.find(
       lambda rounds: dataclasses.replace(
         self, num_rounds=rounds, target_epsilon=None
       ),
       self.max_rounds,
-      self.num_rounds,
+      1,
       self.target_epsilon * (1 + slack.SLACK),
       name='num_rounds',
       start=self.num_rounds,

@@ -14,6 +14,8 @@ from tff_clipping.privacy.plans.plan import PrivacyPlan
 
 _FORMAT = 1
 _CORRELATED = 'correlated_noise'
+# By how much versions of the accountant may differ in an epsilon, relative.
+_VERSIONS = 1e-3
 # Fields that a run adds, and one that version 0.2 wrote.
 _OF_A_RUN = (
   *('aggregation', 'tightest_epsilon', 'paper_epsilon', 'with_clipping_norm'),
@@ -66,6 +68,9 @@ def plan_from_json(value: Mapping[str, Any]) -> BasePlan:
     GoneError: If the plan is of a kind that this version does not have.
     ValueError: If attributes are missing, unknown or out of range, or the
       epsilon in `value` is not the epsilon of the attributes.
+
+  The accountant of this version may find an epsilon just above the target of a
+  plan that another version wrote. The plan then permits fewer rounds.
   """
   if not isinstance(value, Mapping):
     raise TypeError(f'`value` must be a mapping, found {value!r}.')
@@ -89,13 +94,19 @@ def plan_from_json(value: Mapping[str, Any]) -> BasePlan:
   attributes: dict[str, Any] = {name: value[name] for name in names}
   if is_correlated:
     attributes['strategy'] = by_name.strategy_from_json(attributes['strategy'])
+  target, found = attributes['target_epsilon'], value.get('epsilon')
+  is_found_before = found is not None and type(target) in (int, float)
+  if is_found_before:
+    attributes['target_epsilon'] = target * (1 + _VERSIONS)
   plan = plan_type(**attributes)
+  if is_found_before:
+    object.__setattr__(plan, 'target_epsilon', float(target))
   unknown = sorted({*value} - {*plan_to_json(plan), *_OF_A_RUN})
   if unknown:
     raise ValueError(f'`value` must hold only {names}, found {unknown}.')
-  found = value.get('epsilon')
-  # Versions of the accountant may differ in the last digits.
-  if found is not None and not math.isclose(found, plan.epsilon, rel_tol=1e-3):
+  if found is not None and not math.isclose(
+    found, plan.epsilon, rel_tol=_VERSIONS
+  ):
     raise ValueError(
       f'`epsilon` must be the {plan.epsilon:.6g} that the plan costs, found '
       f'{found!r}.'
