@@ -52,7 +52,10 @@ def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
   }
   for name, run in found.items():
     wrong = [*run.notes]
-    if run.is_private and not run.privacy.get('caveats'):
+    # A simulation of the noise of other cohorts has none.
+    is_simulated = run.settings.get('noise_clients_per_round')
+    has_caveats = run.privacy.get('caveats') or is_simulated
+    if run.is_private and not has_caveats:
       # Its config.json has the seed of its cohorts.
       wrong.append('its guarantee holds, which published files would end')
     if run.metric.name != 'accuracy':

@@ -53,6 +53,16 @@ def test_published_runs_are_those_of_the_folders(tmp_path):
       pd.testing.assert_frame_equal(shown, of_folder, check_dtype=False)
 
 
+def test_a_simulation_of_noise_has_no_guarantee_to_keep(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'runs' / 'simulated',
+    algorithm='dp_fed_avg',
+    noise_clients_per_round=80,
+  )
+  (folder / 'result.json').write_text('{}')
+  assert publish(tmp_path / 'runs', tmp_path / 'out') == ['simulated']
+
+
 def test_publishing_adds_and_replaces_and_gives_the_same_bytes(tmp_path):
   def published_bytes():
     return [path.read_bytes() for path in sorted((tmp_path / 'out').iterdir())]
