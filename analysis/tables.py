@@ -415,9 +415,10 @@ def norms(found: Evidence) -> pd.DataFrame:
     pairs = lines[is_first].merge(
       lines[~is_first], on=same, suffixes=('', '_more')
     )
-    is_less = {
-      key: pairs[key] < pairs[f'{key}_more'] for key in ('spread_at', 'std_at')
-    }
+    figures = ('spread_at', 'std_at')
+    # Norms may not have been recorded at t = 16.
+    pairs = pairs.dropna(subset=[*figures, *(f'{key}_more' for key in figures)])
+    is_less = {key: pairs[key] < pairs[f'{key}_more'] for key in figures}
     table.append(
       {
         'the norms spread, in the paper': statement,

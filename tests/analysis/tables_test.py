@@ -249,14 +249,20 @@ def test_spread_of_norms_is_compared_as_in_the_paper(tmp_path):
   # Longer runs of the same rows may begin with the same rounds.
   for path in list(tmp_path.iterdir()):
     longer = shutil.copytree(path, tmp_path / f'{path.name}_longer')
-    for file, old, new in (
-      ('config.json', '"num_rounds": 17', '"num_rounds": 34'),
-      ('metrics.csv', '\n17,', '\n34,'),
-    ):
-      text = (longer / file).read_text()
-      (longer / file).write_text(text.replace(old, new))
+    text = (longer / 'config.json').read_text()
+    (longer / 'config.json').write_text(
+      text.replace('"num_rounds": 17', '"num_rounds": 34')
+    )
+    metrics = (longer / 'metrics.csv').read_text()
+    last = metrics.splitlines()[-1].removeprefix('17')
+    (longer / 'metrics.csv').write_text(f'{metrics}34{last}\n')
   again = tables.norms(run_folders.read_evidence(tmp_path))
   assert again['pairs of rows'].to_list() == [0, 1, 0]
+  # A pair without norms at t = 16 says nothing.
+  for path in tmp_path.glob('iid_*/metrics.csv'):
+    path.write_text(path.read_text().replace('\n17,', '\n18,'))
+  without = tables.norms(run_folders.read_evidence(tmp_path))
+  assert without['pairs of rows'].to_list() == [0, 0, 0]
 
 
 def test_of_several_scales_the_best_evidence_counts(tmp_path):
