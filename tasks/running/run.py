@@ -385,7 +385,12 @@ def _audit(
     return []  # Nothing was released.
   weights = process.get_model_weights(result.state)
   run_audit.record_model(result.round_num, weights.trainable)
-  found = run_audit.write(confidence=_AUDIT_CONFIDENCE)
+  try:
+    found = run_audit.write(confidence=_AUDIT_CONFIDENCE)
+  except ValueError as e:
+    # A program that was killed may have lost a release that its outcome does
+    # not have. The run has ended all the same.
+    return [f'There is no audit: {e}']
   verdict = 'refutes' if found.is_refuted else 'does not refute'
   at_least = [
     rounding.format_down(bound, digits=3)

@@ -78,6 +78,11 @@ def test_a_killed_run_is_audited_from_its_beginning_and_says_so(
     assert 'canaries are among its clients' in text
   # The chance of a client to be in a round is that without canaries.
   assert (plan['num_clients'], plan['clients_per_round']) == (240, 120)
+  # A release that is lost takes the audit, and not the run.
+  (folder / 'audit' / 'release_00001.npy').unlink()
+  ended = _run(folder, cache_dir)
+  assert 'There is no audit: The releases of rounds 1, 2' in ended.message
+  assert read_json(folder / 'result.json')['message'] in ended.message
   assert found['num_canaries_in'] + found['num_canaries_out'] == 200
   assert found['num_releases'] == 2
   assert set(found['attacks']) == {

@@ -113,6 +113,10 @@ def test_wrong_arguments_raise():
     ({'scores': {}}, '`scores` must have an attack'),
     ({'confidence': 2.0}, '`confidence`.*found 2.0'),
     ({'canaries': replaced}, 'of the relation add_or_remove_one'),
+    (
+      {'canaries': _canaries(plan, 2)},
+      'found that the coins of all 2 say in',
+    ),
   ):
     given = {'plan': plan, 'canaries': canaries, 'scores': scores}
     with pytest.raises(ValueError, match=message):

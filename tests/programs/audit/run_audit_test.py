@@ -68,6 +68,13 @@ def test_fixed_size_cohorts_keep_the_canaries_that_are_held_out(tmp_path):
   assert len(sampler.sample(1)) == 150
 
 
+def test_canaries_of_which_none_is_held_out_are_refused_before_the_run(
+  tmp_path,
+):
+  with pytest.raises(ValueError, match='the coins of all 2 say in'):
+    _run_audit(tmp_path, _plan(), _canaries(num_canaries=2))
+
+
 def test_sampler_without_canaries_raises():
   sampler = client_sampling.PoissonSampler(['a'], sampling_prob=0.5, seed=0)
   with pytest.raises(ValueError, match='found 0 of 256 canaries'):

@@ -137,6 +137,22 @@ def add_canaries_to_population(
   return joined, clients_per_round * joined // num_clients
 
 
+def check_canaries(plan: PrivacyPlan, canaries: Canaries) -> None:
+  """Raises a ValueError if canaries cannot tell anything of a plan."""
+  if canaries.relation is not plan.relation:
+    raise ValueError(
+      f'`canaries` must be of the relation {plan.relation.value} of the plan, '
+      f'found {canaries.relation.value}.'
+    )
+  if len(set(canaries.is_in)) < 2:
+    state = 'in' if canaries.is_in.all() else 'held out'
+    raise ValueError(
+      '`canaries` must have some that are in and some that are held out, found '
+      f'that the coins of all {canaries.num_canaries} say {state}: take more '
+      'canaries, or another seed.'
+    )
+
+
 def audit_plan(
   plan: PrivacyPlan,
   canaries: Canaries,
@@ -161,12 +177,7 @@ def audit_plan(
       plan, all of them are in or all are out, or there are no scores.
   """
   confidence = argument_checks.check_probability('confidence', confidence)
-  relation = plan.relation
-  if canaries.relation is not relation:
-    raise ValueError(
-      f'`canaries` must be of the relation {relation.value} of the plan, found '
-      f'{canaries.relation.value}.'
-    )
+  check_canaries(plan, canaries)
   if not scores:
     raise ValueError('`scores` must have an attack, found none.')
   curve, delta = trade_off.compute_trade_off(plan), plan.target_delta
@@ -192,7 +203,7 @@ def audit_plan(
     )
 
   return AuditResult(
-    relation=relation.value,
+    relation=plan.relation.value,
     num_releases=plan.num_rounds,
     num_canaries_in=int(is_in.sum()),
     num_canaries_out=int((~is_in).sum()),

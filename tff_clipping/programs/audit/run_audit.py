@@ -20,6 +20,7 @@ from tff_clipping.privacy.audit import (
   audit_plan,
   score_releases,
 )
+from tff_clipping.privacy.audit.result import check_canaries
 from tff_clipping.programs.audit.canary_clients import CanarySampler, canary_ids
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
 from tff_clipping.programs.training import watchers
@@ -62,7 +63,12 @@ class RunAudit(watchers.RoundWatcher):
       canaries: The canaries, of `plan.relation`.
       release_unit: What one clipped client adds to a release: c / P for a mean
         of updates clipped to c.
+
+    Raises:
+      ValueError: If the canaries are not of the relation, all of them are in or
+        all are held out.
     """
+    check_canaries(plan, canaries)
     self._folder = pathlib.Path(folder)
     self._plan = plan
     self.canaries = canaries
