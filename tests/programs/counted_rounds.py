@@ -61,7 +61,7 @@ class Run:
     )
     return Output(np.float32(self.num_runs), metrics)
 
-  def round(self, round_num, state, next_fn=None):
+  def round(self, round_num, state, next_fn=None, **kwargs):
     """Runs a round; returns the state after it."""
     _, output = private_rounds.run_private_round(
       next_fn or self.next_fn,
@@ -70,6 +70,7 @@ class Run:
       self.store,
       state=state,
       round_num=round_num,
+      **kwargs,
     )
     return output.state
 

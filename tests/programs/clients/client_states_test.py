@@ -3,38 +3,18 @@
 import hashlib
 import json
 import shutil
-import types
 
 import numpy as np
 import pytest
-import tensorflow_federated as tff
 
+from tests.programs import keeping
 from tff_clipping.programs.clients import client_states
 
 _IDS = ('a', 'b/../c', 'd')
 
 
-def _process(client=None):
-  """Returns what a store asks a process for: the type of its clients."""
-  if client is None:
-    client = [('client', np.str_), ('kept', [(np.float32, [2]), np.int64])]
-  return types.SimpleNamespace(
-    next=types.SimpleNamespace(
-      type_signature=tff.FunctionType(
-        tff.StructType(
-          [
-            (None, tff.FederatedType(np.int32, tff.SERVER)),
-            (None, tff.FederatedType(tff.StructType(client), tff.CLIENTS)),
-          ]
-        ),
-        tff.FederatedType(np.int32, tff.SERVER),
-      )
-    )
-  )
-
-
 def _open(folder, ids=_IDS):
-  return client_states.ClientStates(folder, _process(), ids)
+  return client_states.ClientStates(folder, keeping.process(), ids)
 
 
 def _kept(*numbers):
@@ -177,7 +157,7 @@ def test_a_store_of_another_run_is_refused(states, tmp_path):
   ):
     client_states.ClientStates(
       tmp_path / 'states',
-      _process([('client', np.str_), ('kept', [np.float32])]),
+      keeping.process([('client', np.str_), ('kept', [np.float32])]),
       _IDS,
     )
 
@@ -224,5 +204,5 @@ def test_bad_arguments_are_refused(states, tmp_path):
       _open(tmp_path / 'other', [client_id])
   with pytest.raises(ValueError, match='`process` must be one whose clients'):
     client_states.ClientStates(
-      tmp_path / 'other', _process([('client', np.str_)]), _IDS
+      tmp_path / 'other', keeping.process([('client', np.str_)]), _IDS
     )

@@ -12,13 +12,14 @@ import types
 import numpy as np
 import pytest
 
-from tests.programs import noised_scalar
+from tests.programs import keeping, noised_scalar
 from tests.programs.counted_rounds import FIRST, Output, Run
 from tff_clipping import privacy
 from tff_clipping.programs.clients.client_sampling import (
   FixedSizeSampler,
   build_private_sampler,
 )
+from tff_clipping.programs.clients.client_states import ClientStates
 from tff_clipping.programs.training import private_rounds
 from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.storage_errors import StorageError
@@ -523,3 +524,54 @@ def test_a_release_says_when_it_was_charged(run):
   line = json.loads((run.folder / 'ledger.jsonl').read_text().splitlines()[-1])
   assert line['time'].startswith('20')
   assert line['time'].endswith('+00:00')
+
+
+def _keep(run, states):
+  """Returns a round in which each client of the cohort keeps 1 more."""
+
+  def next_fn(state, cohort):
+    output = run.next_fn(state, cohort)
+    before = [states.read(each, len(run.cohorts)) for each in cohort]
+    kept = [np.stack(values) + 1 for values in zip(*before, strict=True)]
+    return Output(
+      output.state, dict(output.metrics, client_work=dict(kept=kept))
+    )
+
+  return next_fn
+
+
+def test_what_clients_keep_goes_on_with_a_run(run, tmp_path):
+  def open_states():
+    return ClientStates(tmp_path / 'kept', keeping.process(), noised_scalar.IDS)
+
+  states = open_states()
+  with pytest.raises(RuntimeError, match='calls `begin` or `resume` first'):
+    states.read('0', 1)
+  _, state = run.resume(client_states=states)
+  state = run.round(1, state, _keep(run, states), client_states=states)
+  states = open_states()
+  round_num, state = run.restart(client_states=states)
+  assert round_num == 1
+  state = run.round(2, state, _keep(run, states), client_states=states)
+  first, second = run.cohorts
+  for each in noised_scalar.IDS:
+    _, number = states.read(each, 3)
+    assert number == first.count(each) + second.count(each)
+  # Without what they keep, or for clients that keep nothing, no round counts.
+  for kwargs, next_fn in (
+    ({}, _keep(run, states)),
+    (dict(client_states=states), run.next_fn),
+  ):
+    with pytest.raises(ValueError, match='`client_states` must be given for'):
+      run.round(3, state, next_fn, **kwargs)
+  assert run.charged() == [(1, 0), (2, 0)]
+
+
+def test_clients_keep_nothing_where_no_amplification_is_proved(tmp_path):
+  run = Run(tmp_path / 'run', noised_scalar.plan(sampling='fixed_size'))
+  states = ClientStates(tmp_path / 'k', keeping.process(), noised_scalar.IDS)
+  _, state = run.resume(client_states=states)
+  with pytest.raises(ValueError, match='keep nothing .* is fixed_size'):
+    run.round(1, state, _keep(run, states), client_states=states)
+  assert not run.cohorts
+  run.kill()

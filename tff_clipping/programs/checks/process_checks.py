@@ -61,22 +61,29 @@ def check_process(
       f'{work}: whether its numbers come from clients, no type tells. '
       'Constants belong into the computation, not into the state.'
     )
-  # What a client keeps tells in which rounds it took part, and so may what it
-  # sends. Where each client joins by coins of its own, they are coins of one
-  # client: a mixture of what the plan charges for costs no more, as
-  # `privacy_loss` proves. In a cohort of a fixed size one comes in place of
-  # another, who then sends something else in later rounds: no proof of
-  # amplification covers that.
-  keeps = client_states.kept_type(process) is not None
-  if keeps and plan.sampling not in _SAMPLINGS_TO_KEEP_UNDER:
+  if client_states.kept_type(process) is not None:
+    check_keeping(plan)
+  if not is_ours:  # Ours refuses a model whose steps would change them.
+    _warn_of_untrained(state)
+
+
+def check_keeping(plan: BasePlan) -> None:
+  """Raises a ValueError if no client may keep something under a plan.
+
+  What a client keeps tells in which rounds it took part, and so may what it
+  sends. Where each client joins by coins of its own, they are coins of one
+  client: a mixture of what the plan charges for costs no more, as
+  `privacy_loss` proves. In a cohort of a fixed size one comes in place of
+  another, who then sends something else in later rounds: no proof of
+  amplification covers that.
+  """
+  if plan.sampling not in _SAMPLINGS_TO_KEEP_UNDER:
     raise ValueError(
       '`process` must have clients that keep nothing from round to round where '
       f'the sampling is {plan.sampling}, found some that do: what they send '
       'tells who took part in earlier rounds, and no amplification by that '
       'sampling is proved then. Take poisson, or cohorts that are public.'
     )
-  if not is_ours:  # Ours refuses a model whose steps would change them.
-    _warn_of_untrained(state)
 
 
 def take_id(client_id: str) -> str:

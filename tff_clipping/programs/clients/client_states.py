@@ -95,6 +95,8 @@ class ClientStates:
     for client_id in self._client_ids:
       if not isinstance(client_id, str):
         raise TypeError(f'`client_ids` must be strings, found {client_id!r}.')
+    # Before that, nothing tells which versions are those of the run.
+    self._has_begun = False
     # By client, the rounds of its versions, in order.
     self._versions: dict[str, list[int]] = collections.defaultdict(list)
     with storage_errors.writing(f'The folder {self._folder}'):
@@ -124,6 +126,7 @@ class ClientStates:
       (self._folder / _DROPPED).unlink(missing_ok=True)
       with atomic_files.replacing(self._folder / _CONTENTS) as path:
         path.write_text(json.dumps(self._contents))
+    self._has_begun = True
 
   def resume(self, round_num: int, outcome_id: str) -> None:
     """Goes on from a checkpoint, of this round and with this id.
@@ -165,14 +168,17 @@ class ClientStates:
           f'{self._path(each) / name} is lost: restore the states of clients '
           'from the same copy as the checkpoint.'
         )
+    self._has_begun = True
 
   def read(self, client_id: str, round_num: int) -> list[np.ndarray]:
     """Returns what a client keeps before a round.
 
     Raises:
+      RuntimeError: Before `begin` or `resume`.
       KeyError: If there is no such client.
       DamagedStatesError: If it is not what was written.
     """
+    self._check_begun()
     if client_id not in self._client_ids:
       raise KeyError(
         f'`client_id` must be one of the store, found {client_id!r}.'
@@ -212,9 +218,11 @@ class ClientStates:
     tensors whose leading dimension is the cohort.
 
     Raises:
+      RuntimeError: Before `begin` or `resume`.
       StorageError: If it could not be written. The versions of the rounds
         before are as they were.
     """
+    self._check_begun()
     stacked = [
       np.asarray(values, dtype)
       for values, (dtype, _) in zip(
@@ -261,6 +269,14 @@ class ClientStates:
       for each in self._rounds():
         if each < round_num and len(os.listdir(self._path(each))) <= 1:
           shutil.rmtree(self._path(each))
+
+  def _check_begun(self) -> None:
+    if not self._has_begun:
+      raise RuntimeError(
+        'What the clients keep must be that of a run: a program calls `begin` '
+        'or `resume` first, as `resume` of a private run does with '
+        '`client_states`.'
+      )
 
   def _remove_from(self, first: int) -> None:
     """Removes the versions of a round and of all after it, the last first."""

@@ -25,7 +25,7 @@ import hashlib
 import numbers
 import secrets
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,7 @@ def resume(
   initial_state: Any,
   *,
   start_over: bool = False,
+  client_states: ClientStates | None = None,
 ) -> tuple[int, Any]:
   """Returns the round and the state from which a private run goes on.
 
@@ -100,6 +101,8 @@ def resume(
       process.
     start_over: Whether the run may begin anew if all of its outcomes are lost.
       Its rounds are then new draws, and are charged again.
+    client_states: What clients keep, as for `run_private_round`; begins, or
+      goes on, with the run.
 
   Returns:
     The number of rounds that were released, and the state after them.
@@ -113,7 +116,11 @@ def resume(
   """
   last = settle(ledger, store, start_over=start_over)
   if last is None:
+    if client_states is not None:
+      client_states.begin(ledger.run_id)
     return 0, initial_state
+  if client_states is not None:
+    client_states.resume(last.round_num, last.id)
   return last.round_num, store.load(last, initial_state)
 
 
@@ -264,7 +271,8 @@ def run_private_round(
       returned it.
     round_num: The number of the round, the one after the last.
     client_states: What clients keep, for a process whose clients keep
-      something. What the cohort keeps is written before the round is charged.
+      something; as given to `resume`. `next_fn` reads it for each client, and
+      what the cohort keeps is written before the round is charged.
 
   Returns:
     The cohort, which is secret, and the output. Of the output, the plan covers
@@ -276,10 +284,11 @@ def run_private_round(
       asynchronous context. Nothing was charged.
     ValueError: If the sampler is not that of the ledger's plan, or draws what
       no such sampler would; if the record of the aggregator's mechanism is not
-      that of the plan; if the round has changed variables of the model that
-      no client trains; if the state has the noise of another round; or if,
-      under correlated noise or random allocation, the cohorts are not those of
-      the rounds before. Nothing was charged.
+      that of the plan; if clients keep something without `client_states`, or
+      under a plan that does not allow it; if the round has changed variables of
+      the model that no client trains; if the state has the noise of another
+      round; or if, under correlated noise or random allocation, the cohorts are
+      not those of the rounds before. Nothing was charged.
     RoundChargedError: If the round was charged already, or the state is older
       than the last outcome, or the round would be a new draw and none is
       allowed. Nothing was run.
@@ -297,6 +306,8 @@ def run_private_round(
       'clients are given.'
     )
   check_sampler(sampler, ledger)
+  if client_states is not None:
+    process_checks.check_keeping(ledger.plan)
   position = _check_position(ledger, store, round_num)
   began_from = _check_state(position, state)
   pipeline.check_next_round(state, round_num)
@@ -323,13 +334,19 @@ def run_private_round(
   output = next_fn(state, cohort)
   _check_values(output)
   process_checks.check_round(state, output.state)
+  kept = _find_kept(output.metrics)
+  if (kept is None) != (client_states is None):
+    raise ValueError(
+      '`client_states` must be given for a process whose clients keep '
+      'something from round to round, and for no other, found '
+      f'{"none" if client_states is None else "some for another"}.'
+    )
   if records.check_mechanism(output.metrics, ledger.plan) is None:
     with _writing():
       ledger.add_caveats([records.UNCHECKED])
   outcome_id = secrets.token_hex(16)
   with _writing():
     if client_states is not None:
-      kept = output.metrics['client_work']['kept']
       client_states.write(round_num, outcome_id, cohort, kept)
     # Until the charge, only `resume` can go on.
     _POSITIONS.pop(ledger, None)
@@ -450,6 +467,12 @@ def check_sampler(sampler: Any, ledger: PrivacyLedger) -> None:
       f'for {found or "no plan"}. A sampler of your own with the '
       'same law says so: `charged_as = plan.sampler_parameters`.'
     )
+
+
+def _find_kept(metrics: Any) -> Any:
+  """Returns what the cohort keeps; `None` for clients that keep nothing."""
+  work = metrics.get('client_work') if isinstance(metrics, Mapping) else None
+  return work.get('kept') if isinstance(work, Mapping) else None
 
 
 def _check_values(output: Any) -> None:
