@@ -34,7 +34,6 @@ def _names(checkpoints):
     True,
     tf.constant([1.5, 2.5], tf.bfloat16).numpy(),
     np.array([[1, 2], [3, 4]])[:, 1],
-    b'text',
   ],
 )
 def test_a_state_is_read_as_it_was_written(checkpoints, leaf):
@@ -42,6 +41,15 @@ def test_a_state_is_read_as_it_was_written(checkpoints, leaf):
   found = checkpoints.load(checkpoints.save(state, 1), state)
   assert found['a'].dtype == np.asarray(leaf).dtype
   np.testing.assert_array_equal(found['a'], leaf)
+
+
+@pytest.mark.parametrize(
+  'texts',
+  [b'text', b'\0\0', np.array([[b'a\0', b'b'], [b'', b'.']], object)],
+)
+def test_texts_are_read_with_all_of_their_bytes(checkpoints, texts):
+  found = checkpoints.load(checkpoints.save([texts], 1), [texts])
+  assert found[0].tolist() == np.asarray(texts, object).tolist()
 
 
 def test_the_last_two_are_kept_and_are_their_owners_alone(checkpoints):

@@ -1,6 +1,7 @@
 """Tests of the private run in one call: it is the five parts by hand."""
 
 import stat
+from concurrent import futures
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import tensorflow_federated as tff
 from tff_clipping import aggregators, learning, privacy, programs
 from tff_clipping.aggregators.noise import keys as noise_keys
 from tff_clipping.privacy.ledger import ledger_file
+from tff_clipping.programs.training import private_program
 
 _N, _P, _T = 40, 10, 4
 _BUDGET = dict(
@@ -321,6 +323,41 @@ def test_a_program_from_before_the_run_began_does_not_go_on_with_it(
   for program in (first, _build(tmp_path, store)):
     with program.open_ledger() as ledger:
       assert ledger.num_releases == 1
+
+
+@pytest.mark.usefixtures('is_not_built')
+def test_a_program_that_comes_too_late_leaves_the_seed_of_the_run(
+  tmp_path, store, monkeypatch
+):
+  first, second = _build(tmp_path, store), _build(tmp_path, store)
+  write, late = private_program.PrivateProgram._write_kept, []
+
+  def write_slowly(self):
+    if self is second and not late:
+      # It has seen no ledger. Now the first begins too.
+      late.append(executor.submit(first.open_ledger))
+      futures.wait(late, timeout=0.5)
+    write(self)
+
+  monkeypatch.setattr(
+    private_program.PrivateProgram, '_write_kept', write_slowly
+  )
+  with futures.ThreadPoolExecutor() as executor, second.open_ledger():
+    with pytest.raises(privacy.LedgerInUseError):
+      late[0].result()
+  assert _build(tmp_path, store).seed == second.seed
+
+
+@pytest.mark.usefixtures('is_not_built')
+def test_an_outcome_that_is_not_charged_yet_keeps_the_settings(tmp_path, store):
+  program = _build(tmp_path, store)
+  with program.open_ledger():
+    programs.Checkpoints(tmp_path / 'checkpoints').save([np.float32(1)], 1)
+  with pytest.raises(ValueError, match='`clipping_norm` is 0.3 and was 0.2'):
+    _build(tmp_path, store, clipping_norm=0.3)
+  with _build(tmp_path, store).open_ledger():
+    pass
+  assert _build(tmp_path, store).seed == program.seed
 
 
 @pytest.mark.usefixtures('is_not_built')

@@ -29,6 +29,8 @@ _FORMAT = 1
 _SUFFIX = '.state'
 _NAME = re.compile(r'[0-9]+_round_[0-9]+\.state')
 _CHECKSUM_BYTES = 4
+# Ends each text: NumPy drops zeros at the end.
+_END = b'.'
 _BLOCK = 2**20
 
 
@@ -275,9 +277,11 @@ def _kind(array: np.ndarray) -> tuple[Any, ...]:
 
 def _write(file: BinaryIO, outcome: Outcome, leaves: list[Any]) -> None:
   """Writes the line, the arrays and the checksum."""
-  arrays = [np.asarray(leaf) for leaf in leaves]
-  # TensorFlow's texts are objects.
-  arrays = [a.astype(np.bytes_) if a.dtype.hasobject else a for a in arrays]
+  is_text = [_is_text(leaf) for leaf in leaves]
+  arrays = [
+    _mark(leaf) if of_text else np.asarray(leaf)
+    for leaf, of_text in zip(leaves, is_text, strict=True)
+  ]
   header = {
     'format': _FORMAT,
     'id': outcome.id,
@@ -286,8 +290,12 @@ def _write(file: BinaryIO, outcome: Outcome, leaves: list[Any]) -> None:
     'released': outcome.released,
     # The name of a type of texts has no length.
     'arrays': [
-      [a.dtype.str if a.dtype.kind in 'SU' else a.dtype.name, list(a.shape)]
-      for a in arrays
+      [
+        a.dtype.str if a.dtype.kind in 'SU' else a.dtype.name,
+        list(a.shape),
+        of_text,
+      ]
+      for a, of_text in zip(arrays, is_text, strict=True)
     ],
   }
   checksum = 0
@@ -300,6 +308,25 @@ def _write(file: BinaryIO, outcome: Outcome, leaves: list[Any]) -> None:
     checksum = zlib.crc32(data, checksum)
     file.write(data)
   file.write(checksum.to_bytes(_CHECKSUM_BYTES, 'big'))
+
+
+def _is_text(leaf: Any) -> bool:
+  """Returns whether a leaf holds texts as objects, as TensorFlow has them."""
+  return isinstance(leaf, (bytes, str)) or np.asarray(leaf).dtype.hasobject
+
+
+def _mark(texts: Any) -> np.ndarray:
+  """Returns texts as fixed-length bytes, each with `_END`."""
+  array = np.asarray(texts, object)
+  encoded = [x.encode() if isinstance(x, str) else x for x in array.flat]
+  marked = np.array([each + _END for each in encoded], np.bytes_)
+  return marked.reshape(array.shape)
+
+
+def _unmark(marked: np.ndarray) -> np.ndarray:
+  """Returns texts as objects, without `_END`."""
+  texts = [each.removesuffix(_END) for each in marked.flat]
+  return np.array(texts, object).reshape(marked.shape)
 
 
 def _read(
@@ -318,7 +345,8 @@ def _read(
       header = json.loads(line)
       if header['format'] != _FORMAT:
         raise ValueError(f'its format is {header["format"]}')
-      for name, shape in header['arrays']:
+      # Checkpoints of earlier commits do not say what are texts.
+      for name, shape, *of_text in header['arrays']:
         dtype = np.dtype(name)
         size = dtype.itemsize * int(np.prod(shape))
         data = bytearray(size) if with_leaves else bytearray(min(size, _BLOCK))
@@ -330,7 +358,8 @@ def _read(
           checksum = zlib.crc32(part, checksum)
           size -= len(part)
         if with_leaves:
-          leaves.append(np.frombuffer(data, dtype).reshape(shape))
+          array = np.frombuffer(data, dtype).reshape(shape)
+          leaves.append(_unmark(array) if any(of_text) else array)
       if file.read() != checksum.to_bytes(_CHECKSUM_BYTES, 'big'):
         raise ValueError('it is not as it was written')
     charge = header['charge']

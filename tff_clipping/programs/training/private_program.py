@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import pathlib
@@ -88,15 +89,15 @@ class PrivateProgram:
       ValueError: If another program has begun the run in `folder` since this
         one was built, with other settings or another seed.
     """
-    if not _has_plan(self.folder / _LEDGER):
-      self._write_kept()
-    with storage_errors.writing('The ledger'):
-      ledger = PrivacyLedger(self.folder / _LEDGER, self.plan)
+    with _alone(self.folder):
+      if not _has_plan(self.folder / _LEDGER):
+        self._write_kept()
+      with storage_errors.writing('The ledger'):
+        ledger = PrivacyLedger(self.folder / _LEDGER, self.plan)
     try:
-      # Another program may have begun and ended in between.
-      if ledger.num_releases:
-        self._check_kept()
-      else:
+      # Another program may have begun and ended since this one was built.
+      self._check_kept()
+      if not _has_rounds(self.folder):
         self._write_kept()
     except BaseException:
       ledger.close()
@@ -341,13 +342,33 @@ def _reading(path: pathlib.Path) -> Iterator[None]:
     ) from e
 
 
+@contextlib.contextmanager
+def _alone(folder: pathlib.Path) -> Iterator[None]:
+  """Lets no other program begin a run in a folder while the body runs."""
+  lock = os.open(folder, os.O_RDONLY)
+  try:
+    # Where a disk has no locks, the ledger says so.
+    with contextlib.suppress(OSError):
+      fcntl.flock(lock, fcntl.LOCK_EX)
+    yield
+  finally:
+    os.close(lock)
+
+
+def _has_rounds(folder: pathlib.Path) -> bool:
+  """Returns whether a round of the run is charged, or is to be."""
+  return any((folder / _OUTCOMES).glob('*.state')) or bool(
+    ledger_contents.read_ledger(folder / _LEDGER).num_releases
+  )
+
+
 def _has_plan(path: pathlib.Path) -> bool:
   """Returns whether a ledger is there, with its first line."""
   return path.exists() and bool(ledger_file.read_lines(path)[0])
 
 
 def _check_settings(folder: pathlib.Path, settings: Mapping[str, Any]) -> None:
-  """Refuses other settings than those of the rounds that were charged.
+  """Refuses other settings than those of the rounds that were run.
 
   A run that was begun by the five parts by hand has no file of settings. A
   program that was killed before its ledger had a line has no outcome and no
@@ -364,7 +385,7 @@ def _check_settings(folder: pathlib.Path, settings: Mapping[str, Any]) -> None:
       f'`folder` must have the ledger of its run, found {left[0]} without '
       f'{ledger.name}: give the ledger back, or take another `folder`.'
     )
-  if not ledger_contents.read_ledger(ledger).num_releases:
+  if not _has_rounds(folder):
     return
   with _reading(path):
     saved = json.loads(path.read_text())

@@ -34,10 +34,10 @@ class Round:
       docs/training.md lists, what the process measured, and what `evaluate`
       and the watchers added.
     model: The model weights after the round.
-    model_before: Returns those before it. `None` in round 0, and when a round
-      is recorded again.
-    work: What its clients did. `None` there too, and for watchers that do not
-      see clients.
+    model_before: Returns those before it. `None` in round 0, and for a round
+      that is recorded again.
+    work: What its clients did. `None` in round 0, for a round that is recorded
+      again, and for watchers that do not see clients.
     released: What was measured and a private run may release: numbers and
       vectors by their paths.
   """
@@ -70,7 +70,8 @@ class RoundWatcher:
 
     Anything but numbers ends the run with an error.
 
-    It may take long: a signal interrupts it, and then the round is not kept.
+    It may take long: a signal interrupts it. Then the round is run again; with
+    a ledger it is kept, without these numbers.
 
     Args:
       done: The round, whose metrics do not have these numbers yet.
