@@ -172,12 +172,17 @@ def check(config: Config) -> None:
     not is_distributed or noise == independent,
     f'must be plain or secure but for {independent}',
   )
-  # The paper's cohorts are charged by pld.
   rule(
     'aggregation',
-    not is_distributed or (c.accountant == 'rdp' and c.sampling != 'paper'),
-    'must not be distributed for `accountant` pld and `sampling` paper: pld '
-    'is not proved for sampled noise in integers',
+    not is_distributed or c.sampling == 'fixed_size',
+    'must be distributed with `sampling` fixed_size only: without a largest '
+    'cohort the noise tells how many clients took part',
+  )
+  rule(
+    'aggregation',
+    not is_distributed or c.accountant == 'rdp',
+    'must not be distributed for `accountant` pld, which is not proved for '
+    'sampled noise in integers',
   )
   only('sum_bits', is_distributed, '`aggregation` distributed')
   takes_aggregator = c.algorithm != 'model_clipping_fed_avg'
@@ -230,7 +235,10 @@ def check(config: Config) -> None:
   )
 
   # Others.
-  only('proximal_mu', c.local_step == 'proximal', '`local_step` proximal')
+  is_proximal = c.local_step == 'proximal'
+  only('proximal_mu', is_proximal, '`local_step` proximal')
+  has_mu = c.proximal_mu is not None
+  rule('proximal_mu', has_mu or not is_proximal, 'must be given for proximal')
   only('num_workers', c.runtime != 'in_process', 'a `runtime` on Ray')
 
 

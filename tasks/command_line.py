@@ -237,8 +237,11 @@ def _with_flags(message: Any) -> str:
   if _WAY.search(text):
     text = _NODE.sub('', _WAY.sub(_place, text))
   text = ' '.join(text.split())
-  # No flag begins a run anew in its folder.
-  text = text.replace('with `start_over=True`', 'in a new `output_dir`')
+  # No flag begins a run anew in its folder, where its ledger is.
+  text = text.replace(
+    'with `start_over=True`, where each round is charged again',
+    'in a new `output_dir`, whose epsilon adds to that of this run',
+  )
   for name in flags.FLAGS:
     text = text.replace(f'`{name}`', f'--{name}')
   for name, flag in _FLAGS.items():

@@ -346,6 +346,11 @@ class Config:
       raise ValueError(f'{", ".join(missing)} must be given.')
     if self.model_seed is None:
       object.__setattr__(self, 'model_seed', self.seed)
+    for name in _FOLDERS:
+      folder = getattr(self, name)
+      if folder is not None:
+        # A shell leaves the ~ of --flag=~/folder.
+        object.__setattr__(self, name, os.path.expanduser(folder))
 
   def to_json(self) -> dict[str, Any]:
     """Returns the settings but those of the machine, as JSON has them."""
@@ -368,7 +373,7 @@ class Config:
 def _to_json(value: Any) -> Any:
   if isinstance(value, tuple):
     return [_to_json(each) for each in value]
-  return named_functions.name_of(value) if callable(value) else value
+  return named_functions.describe(value) if callable(value) else value
 
 
 def _plain(value: Any) -> Any:
@@ -388,14 +393,6 @@ class _IntegersParser(flags.ListParser):
     return [int(each) for each in super().parse(argument)]
 
 
-class _FolderParser(flags.ArgumentParser):
-  """Takes a folder for a flag; a shell leaves the ~ of --flag=~/folder."""
-
-  def parse(self, argument: Any) -> str:
-    """Returns the path with the home folder; see the base class."""
-    return os.path.expanduser(super().parse(argument))
-
-
 define_integers = functools.partial(
   flags.DEFINE, _IntegersParser(), serializer=flags.CsvListSerializer(',')
 )
@@ -407,9 +404,6 @@ _DEFINE = {
   str: flags.DEFINE_string,
 }
 _DEFINE_SEVERAL = {int: define_integers, str: flags.DEFINE_list}
-_define_folder = functools.partial(
-  flags.DEFINE, _FolderParser(), serializer=flags.ArgumentSerializer()
-)
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -423,8 +417,6 @@ def define_flags(values: flags.FlagValues) -> None:
       kind = arguments[0]
     is_tuple = typing.get_origin(field.type) is tuple
     define = (_DEFINE_SEVERAL if is_tuple else _DEFINE)[kind]
-    if field.name in _FOLDERS:
-      define = _define_folder
     required = ' Required.' if field.metadata['required'] else ''
     text = f'{field.metadata["help"]}{required}'
     common = dict(flag_values=values, module_name=group)

@@ -123,7 +123,8 @@ def main() -> int:
   runs = published_runs()
   if rows:
     runs = named_runs(rows, scales, algorithms, variants)
-  folder = pathlib.Path(flags.FLAGS['output_dir'].value or 'runs/reproduction')
+  output_dir = flags.FLAGS['output_dir'].value or 'runs/reproduction'
+  folder = pathlib.Path(output_dir).expanduser()
   has_norm = any(
     flags.FLAGS[name].present
     for name in ('clipping_norm', 'clipping_norm_from')

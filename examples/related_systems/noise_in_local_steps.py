@@ -61,7 +61,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.error('--search needs --data_dir: the digits have no halves')
   name = flags.task if flags.data_dir else 'embedded_digits'
   partition, num_images, num_rounds, *rates = _TASKS[name]
-  rate = flags.learning_rate or rates[flags.dp_sgd]
+  rate = flags.learning_rate
+  if rate is None:
+    rate = rates[flags.dp_sgd]
   scale = choose_scale(
     num_rounds, num_images // (1 + flags.search), flags.dp_sgd
   )

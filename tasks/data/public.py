@@ -3,7 +3,8 @@
 docs/data.md lists them, with their files and sizes. Beyond it:
 
 - What is chosen on one half of MNIST or CIFAR-10, such as a clipping norm,
-  reveals nothing about the clients that have the other half.
+  reveals nothing about the clients that have the other half. Partition natural
+  is another matter: the same writers are in both halves.
 - Federated EMNIST has the pixels of TFF: ink on a light background, 255 where
   there is none, the inverse of MNIST.
 - TFF split CIFAR-100 by the Pachinko allocation method of Reddi et al.,

@@ -234,6 +234,7 @@ _MODEL_CLIPPING = _PUBLIC | dict(algorithm='model_clipping_fed_avg')
     (_FED_AVG, dict(sampling='paper'), '`sampling` must .* without noise'),
     (_FED_AVG, dict(min_separation=2), '`min_separation` .* only, found 2'),
     (_FED_AVG, dict(proximal_mu=0.1), '`proximal_mu` .* only, found 0.1'),
+    (_FED_AVG, dict(local_step='proximal'), '`proximal_mu` must be given for'),
     (_FED_AVG, dict(num_workers=2), '`num_workers` .* only, found 2'),
     (_FED_AVG, dict(dirichlet_alpha=0.1), '`dirichlet_alpha` .* only, found'),
     (_FED_AVG, dict(shards_per_client=3), '`shards_per_client` .* only, fou'),
@@ -267,7 +268,10 @@ _MODEL_CLIPPING = _PUBLIC | dict(algorithm='model_clipping_fed_avg')
       for changes, words in (
         (dict(clipping='per_layer'), '`clipping` must be fixed .*per_layer'),
         (dict(accountant='pld'), 'must not be distributed for `accountant` pl'),
-        (dict(sampling='paper'), 'must not be distributed for .* paper'),
+        *(
+          (dict(sampling=each), 'distributed with `sampling` fixed_size only')
+          for each in ('paper', 'poisson', 'random_allocation')
+        ),
       )
     ),
     (_CORRELATED, dict(clipping='per_layer'), '`clipping` must be fixed for'),

@@ -181,7 +181,8 @@ def test_a_spent_budget(tmp_path, cache_dir):
   shutil.rmtree(folder / 'checkpoints')
   private = DP_FED_AVG | dict(update_rounds=None)
   ended = _train(folder, cache_dir, **private)
-  _assert_fails(ended, 5, 'no outcome of them is left', 'in a new --output_dir')
+  adds = 'in a new --output_dir, whose epsilon adds to that of this run.'
+  _assert_fails(ended, 5, 'no outcome of them is left', adds)
   # With an older one a round would be a new draw, for which nothing is left.
   shutil.rmtree(folder / 'checkpoints')
   shutil.copytree(tmp_path / 'kept', folder / 'checkpoints')
