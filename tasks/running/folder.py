@@ -22,10 +22,6 @@ from tff_clipping.privacy.ledger import ledger_contents
 _SEED_BITS = {'sampling_seed': 128, 'audit_seed': 63}
 
 
-class RunFolderError(ValueError):
-  """The folder cannot be used for this run."""
-
-
 class RunFolder:
   """The files of one run, `path` its folder."""
 
@@ -49,7 +45,7 @@ class RunFolder:
     """Locks the folder for one program, and checks that it is of one run.
 
     Raises:
-      RunFolderError: If the folder holds something else, another program has
+      ValueError: If the folder holds something else, another program has
         it open, or it cannot be written.
     """
     with contextlib.ExitStack() as stack:
@@ -58,7 +54,7 @@ class RunFolder:
         self.check(config)
         stack.enter_context(locked(self.path))
       except OSError as e:
-        raise RunFolderError(
+        raise ValueError(
           '`output_dir` must be a folder that can be written, found '
           f'{str(self.path)!r} ({e.strerror}).'
         ) from e
@@ -67,7 +63,7 @@ class RunFolder:
       yield
 
   def check(self, config: Config) -> None:
-    """Raises `RunFolderError` unless the folder is empty, or of this run.
+    """Raises `ValueError` unless the folder is empty, or of this run.
 
     A run that began with c from another one is the same with c from anywhere.
     Where a function of a user's own makes the task, it may choose the settings
@@ -75,7 +71,7 @@ class RunFolder:
     """
     found = [e.name for e in self.path.iterdir() if not e.name.startswith('.')]
     if found and self.config.name not in found:
-      raise RunFolderError(
+      raise ValueError(
         '`output_dir` must be empty or hold a run, found '
         f'{", ".join(sorted(found)[:3])} in {self.path}.'
       )
@@ -97,7 +93,7 @@ class RunFolder:
       config = dataclasses.replace(config, **chosen)
     differences = config.differences(saved.to_json())
     if differences:
-      raise RunFolderError(
+      raise ValueError(
         '`output_dir` must be empty or hold this same run, found another one '
         f'in {self.path}: {"; ".join(differences)}.'
       )
@@ -109,7 +105,7 @@ class RunFolder:
     nobody had and this version has no more.
 
     Raises:
-      RunFolderError: If it cannot be read, or its run is of a kind that this
+      ValueError: If it cannot be read, or its run is of a kind that this
         version has no more.
     """
     if not self.config.exists():
@@ -118,7 +114,7 @@ class RunFolder:
       saved = json.loads(self.config.read_text())
       saved['experiment'] = gone.read(saved['experiment'])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
-      raise RunFolderError(
+      raise ValueError(
         f'{self.config} must be the config.json of a run, found one that '
         f'cannot be read: {e}'
       ) from e
@@ -128,11 +124,11 @@ class RunFolder:
     """Returns the settings of the run in it, if it is of this version.
 
     Raises:
-      RunFolderError: If there is none, or it is of an earlier version.
+      ValueError: If there is none, or it is of an earlier version.
     """
     saved = self.read_description()
     if saved is None:
-      raise RunFolderError(
+      raise ValueError(
         f'`run_dir` must be the folder of a run, found {self.path} without '
         f'{self.config.name}.'
       )
@@ -140,7 +136,7 @@ class RunFolder:
     if not {f.name for f in dataclasses.fields(Config)} >= {
       *saved['experiment']
     }:
-      raise RunFolderError(
+      raise ValueError(
         f'`output_dir` must hold a run of this version, found one of an '
         f'earlier version in {self.path}, which does not go on.'
       )
@@ -176,7 +172,7 @@ class RunFolder:
     }
 
   def check_ledger(self) -> None:
-    """Raises `RunFolderError` if rounds were run, and their ledger is lost.
+    """Raises `ValueError` if rounds were run, and their ledger is lost.
 
     A private run would begin again at an epsilon of 0.
     """
@@ -189,7 +185,7 @@ class RunFolder:
       )
       left = [self.metrics] if has_rounds and not self._has_charged() else []
     if left:
-      raise RunFolderError(
+      raise ValueError(
         f'`output_dir` must hold the ledger of its run, found {left[0].name} '
         f'and no release in {self.ledger.name} in {self.path}.'
       )
@@ -204,7 +200,7 @@ class RunFolder:
       return True
 
   def check_unchanged(self, description: Mapping[str, Any]) -> None:
-    """Raises `RunFolderError` if the run had other data, or another model.
+    """Raises `ValueError` if the run had other data, or another model.
 
     Settings name both; what a name of a user's own stands for may change.
     """
@@ -216,7 +212,7 @@ class RunFolder:
       before = saved.get(section, {}).get(key)
       now = description[section][key]
       if before is not None and before != now:
-        raise RunFolderError(
+        raise ValueError(
           f'`output_dir` must be empty or hold this same run, found another '
           f'one in {self.path}: {what} changed from {before} to {now}.'
         )
@@ -238,14 +234,14 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
   """Holds the lock of a folder, which one program at a time can have.
 
   Raises:
-    RunFolderError: If another program has it, or the disk has no locks.
+    ValueError: If another program has it, or the disk has no locks.
     OSError: If the folder cannot be written.
   """
   with open(folder / '.lock', 'w') as lock:
     try:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as e:
-      raise RunFolderError(
+      raise ValueError(
         '`output_dir` must be used by one program at a time, on a disk that '
         f'has file locks, found {folder} ({e.strerror}).'
       ) from e

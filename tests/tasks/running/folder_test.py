@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tasks import config
-from tasks.running.folder import RunFolder, RunFolderError, locked
+from tasks.running.folder import RunFolder, locked
 from tests.privacy.ledgers import charge
 from tests.tasks.small_runs import (
   DP_FED_AVG,
@@ -65,14 +65,14 @@ def test_a_private_run_whose_ledger_is_lost_does_not_begin_again(
   _begin(folder, settings)
   (folder.path / left).parent.mkdir(exist_ok=True)
   (folder.path / left).touch()
-  with pytest.raises(RunFolderError, match='`output_dir` must hold the ledger'):
+  with pytest.raises(ValueError, match='`output_dir` must hold the ledger'):
     run_small(settings.to_json(), folder.path, cache_dir)
   assert not folder.ledger.exists()
   charge(folder.ledger, [])
   folder.check_ledger()
   # Nor by an empty one in its place.
   folder.metrics.write_text('round_num\n0\n1\n')
-  with pytest.raises(RunFolderError, match='found metrics.csv and no release'):
+  with pytest.raises(ValueError, match='found metrics.csv and no release'):
     folder.check_ledger()
   charge(folder.ledger, [1])
   folder.check_ledger()
@@ -84,7 +84,7 @@ def test_a_given_seed_must_be_that_of_the_run(tmp_path):
   # A seed of the run's own would be secret, and 7 is not.
   for other in (8, None):
     changed = dataclasses.replace(_PRIVATE, sampling_seed=other)
-    with pytest.raises(RunFolderError, match=f'seed was 7 and is {other}'):
+    with pytest.raises(ValueError, match=f'seed was 7 and is {other}'):
       with folder.open(changed):
         pass
 
@@ -107,7 +107,7 @@ def test_a_norm_from_a_run_may_have_other_last_digits(tmp_path):
     # It began with a number, and would go on with another.
     (number, dict(clipping_norm=None, clipping_norm_from='somewhere')),
   ):
-    with pytest.raises(RunFolderError, match='clipping_norm was 0.3'):
+    with pytest.raises(ValueError, match='clipping_norm was 0.3'):
       with each.open(dataclasses.replace(_PRIVATE, **changes)):
         pass
 
@@ -124,10 +124,10 @@ def test_what_is_no_folder_of_this_run_is_refused(tmp_path):
     (tmp_path / 'file' / 'run', _PUBLIC, 'must be a folder .*Not a directory'),
     (folder.path, other, 'seed was 0 and is 1'),
   ):
-    with pytest.raises(RunFolderError, match=message):
+    with pytest.raises(ValueError, match=message):
       with RunFolder(path).open(settings):
         pass
-  with folder.open(_PUBLIC), pytest.raises(RunFolderError, match='at a time'):
+  with folder.open(_PUBLIC), pytest.raises(ValueError, match='at a time'):
     with locked(folder.path):
       pass
   assert folder.config.read_bytes() == before
@@ -157,7 +157,7 @@ def test_a_run_of_an_earlier_version_does_not_go_on(tmp_path, changed, message):
     open_it,
     lambda: folder.check(_PRIVATE),
   ):
-    with pytest.raises(RunFolderError, match=message) as refused:
+    with pytest.raises(ValueError, match=message) as refused:
       read()
     # Not a word of a seed that may be secret.
     assert '271828' not in str(refused.value)

@@ -57,17 +57,12 @@ class ClientSampler(abc.ABC):
     self.client_ids = tuple(client_ids)
     if not self.client_ids:
       raise ValueError('`client_ids` must not be empty.')
-    forms, seen = id_forms.SeenIds('client_ids'), set()
+    seen = id_forms.SeenIds('client_ids')
     for client_id in self.client_ids:
-      text = str(client_id)
       if isinstance(client_id, bytes):
-        text = client_id.decode(errors='surrogateescape')
-      if text in seen:
-        raise ValueError(
-          f'`client_ids` must be all different, found {client_id!r} again.'
-        )
-      seen.add(text)
-      forms.add(text)
+        seen.add_new(client_id.decode(errors='surrogateescape'))
+      else:
+        seen.add_new(str(client_id))
     self._seed = argument_checks.check_integer('seed', seed, at_least=0)
 
   @property

@@ -353,8 +353,7 @@ def _checked(
   clients: store_files.Clients,
 ) -> Iterator[tuple[str, Sequence[np.ndarray]]]:
   """Yields the clients; raises if an id is there twice, or is none."""
-  seen = set()
-  forms = id_forms.SeenIds('client_ids')
+  seen = id_forms.SeenIds('client_ids')
   for client_id, arrays in clients:
     if not isinstance(client_id, str) or not client_id:
       raise ValueError(
@@ -365,12 +364,7 @@ def _checked(
         f'`client_ids` must be strings of UTF-8, found {client_id!r}, perhaps '
         'of bytes that were read in another encoding.'
       )
-    if client_id in seen:
-      raise ValueError(
-        f'`client_ids` must be all different, found {client_id!r} twice.'
-      )
-    seen.add(client_id)
-    forms.add(client_id)
+    seen.add_new(client_id)
     yield client_id, arrays
 
 
