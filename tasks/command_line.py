@@ -13,6 +13,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from tasks import config, named_functions
+from tff_clipping.interruption import SIGNALS, Interrupted, Interruption
 
 # What the library calls what a flag gives.
 _FLAGS = {
@@ -33,7 +34,6 @@ _NODE = re.compile(r"\s*(for '|\[\[)\{\{node .*", re.DOTALL)
 _WRONG_SETTINGS = (TypeError, ValueError, ModuleNotFoundError, flags.Error)
 
 _show_of_python = warnings.showwarning
-_interrupted = False
 
 
 def run(main: Callable[[], int]) -> None:
@@ -41,7 +41,8 @@ def run(main: Callable[[], int]) -> None:
 
   Of an exception, the code is 2 for a wrong flag or setting (TypeError,
   ValueError, absl.flags.Error, ModuleNotFoundError), 5 for a file (OSError) and
-  130 for Ctrl-C, each with one line; any other is raised.
+  130, 143 or 129 for Ctrl-C, SIGTERM or SIGHUP, each with one line; any other
+  is raised.
 
   `absl.app.run` would break Keras here: TensorFlow 2.14, imported after it has
   started, runs an operation in the midst of its own import.
@@ -66,20 +67,24 @@ def run(main: Callable[[], int]) -> None:
   logging.use_absl_handler()
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
+  signals = Interruption()
   try:
-    with _handling_interrupts(_remember):
+    with signals.catch():
       code = main()
-  except (KeyboardInterrupt, Exception) as e:
-    if isinstance(e, KeyboardInterrupt) or _interrupted:
+  except (Interrupted, Exception) as e:
+    # A signal can become another exception in TensorFlow.
+    if signals.arrived is not None:
       print('Interrupted.', file=sys.stderr)
-      code = 130
+      code = signals.arrived.exit_code
     elif isinstance(e, (*_WRONG_SETTINGS, OSError)):
       print_error(e)
       code = 2 if isinstance(e, _WRONG_SETTINGS) else 5
     else:
       raise
-  # One that `main` took for another error.
-  sys.exit(130 if code and _interrupted else code)
+  if code and signals.arrived is not None:
+    # One that `main` took for another error.
+    code = signals.arrived.exit_code
+  sys.exit(code)
 
 
 class _Output:
@@ -133,10 +138,10 @@ def parse(values: flags.FlagValues, arguments: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-  """Ends the program on a Ctrl-C in the body, as any other Ctrl-C does.
+  """Ends the program on a signal in the body, as `run` does elsewhere.
 
   Python would print where in which module it was, and modules that are half
-  imported turn the exception into others. Programs that handle the signal
+  imported turn the exception into others. Programs that handle a signal
   themselves, or ignore it, are left alone.
 
   Nor does Python look for garbage in the body. Modules make nothing else than
@@ -144,50 +149,29 @@ def importing() -> Iterator[None]:
   """
   was_enabled = gc.isenabled()
   gc.disable()
+  before = {signum: signal.getsignal(signum) for signum in SIGNALS}
+  ours = {
+    signum: handler
+    for signum, handler in before.items()
+    if isinstance(getattr(handler, '__self__', None), Interruption)
+    or handler == signal.default_int_handler
+  }
+  for signum in ours:
+    signal.signal(signum, _end)
   try:
-    with _handling_interrupts(_end):
-      yield
+    yield
   finally:
+    for signum, handler in ours.items():
+      signal.signal(signum, handler)
     if was_enabled:
       gc.enable()
 
 
-def check_interrupted() -> None:
-  """Raises `KeyboardInterrupt` if there was a Ctrl-C that was lost.
-
-  Python drops the exception in a destructor, and TensorFlow makes another one
-  of it.
-  """
-  if _interrupted:
-    raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def _handling_interrupts(handler: Callable[..., None]) -> Iterator[None]:
-  """Handles a Ctrl-C in the body, where Python or we would."""
-  previous = signal.getsignal(signal.SIGINT)
-  if previous not in (signal.default_int_handler, _remember):
-    yield
-    return
-  signal.signal(signal.SIGINT, handler)
-  try:
-    yield
-  finally:
-    signal.signal(signal.SIGINT, previous)
-
-
-def _remember(signum: int, frame: Any) -> None:
-  global _interrupted
-  del signum, frame
-  _interrupted = True
-  raise KeyboardInterrupt
-
-
 def _end(signum: int, frame: Any) -> None:
-  del signum, frame
+  del frame
   print('Interrupted.', file=sys.stderr, flush=True)
   # Modules that are half imported have nothing to tidy up.
-  os._exit(130)
+  os._exit(128 + signum)
 
 
 def _open_streams() -> None:

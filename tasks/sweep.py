@@ -30,6 +30,7 @@ from absl import flags
 
 from tasks import command_line
 from tasks.checks import check
+from tff_clipping.interruption import SIGNALS
 
 with command_line.importing():
   from tasks import algorithms, train
@@ -39,7 +40,6 @@ with command_line.importing():
 _LISTS = ('update_rounds', 'variants', 'metrics')
 # With a full disk, another run would fail in the same way.
 _STORAGE = 5
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> int:
@@ -151,7 +151,7 @@ def _run_each(runs: Mapping[RunFolder, list[str]]) -> int:
 
   previous = {
     signum: signal.signal(signum, forward)
-    for signum in _SIGNALS
+    for signum in SIGNALS
     # `nohup` has a program ignore that its terminal is closed.
     if signal.getsignal(signum) != signal.SIG_IGN
   }

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow_federated as tff
 import tqdm
 
-from tasks import algorithms, command_line, named_functions
+from tasks import algorithms, named_functions
 from tasks.config import Config
 from tasks.data import registry
 from tasks.data.partitions import PartitionConfig
@@ -24,6 +24,7 @@ from tasks.running import clipping_norm, run_privacy, trained_model
 from tasks.running.folder import RunFolder
 from tasks.running.run_privacy import RunPrivacy
 from tff_clipping import learning, privacy, runtime
+from tff_clipping.interruption import shield
 from tff_clipping.privacy import audit
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.programs.audit import canary_clients
@@ -169,7 +170,8 @@ def run(
       kept = client_states.ClientStates(
         folder.client_states, process, task.client_ids
       )
-    command_line.check_interrupted()
+    with shield():
+      pass  # Raises a signal whose exception was lost.
 
     # The loop.
     with of_privacy.open_ledger() as ledger:

@@ -146,24 +146,27 @@ def test_an_argument_of_the_library_is_called_by_its_flag(
   assert capsys.readouterr().err == f'Error: --{flag} must be another.\n'
 
 
-# A command that gets a Ctrl-C, whose exception is lost or becomes another one.
+# A command that gets a signal, whose exception is lost or becomes another one.
 _INTERRUPTED = """
 import os, signal, sys
 from absl import flags
 from tasks import command_line
+from tff_clipping.interruption import Interrupted, shield
 
 flags.DEFINE_string('way', None, '')
+flags.DEFINE_integer('signum', None, '')
 
 
 def main():
   try:
-    os.kill(os.getpid(), signal.SIGINT)
-  except KeyboardInterrupt:
+    os.kill(os.getpid(), flags.FLAGS.signum)
+  except Interrupted:
     if flags.FLAGS.way == 'another':
       raise AttributeError('as TensorFlow makes of it')
     if flags.FLAGS.way == 'error':
       return 1
-  command_line.check_interrupted()
+  with shield():
+    pass
 
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -171,10 +174,13 @@ command_line.run(main)
 """
 
 
+@pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize('way', ['lost', 'another', 'error'])
-def test_a_ctrl_c_whose_exception_is_lost_ends_the_command(way):
-  ended = train_command.run('-c', _INTERRUPTED, f'--way={way}')
-  assert ended.code == 130
+def test_a_signal_whose_exception_is_lost_ends_the_command(way, signum):
+  ended = train_command.run(
+    '-c', _INTERRUPTED, f'--way={way}', f'--signum={signum:d}'
+  )
+  assert ended.code == 128 + signum
   assert ended.errors == ('' if way == 'error' else 'Interrupted.\n')
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tasks import own_run
 from tests.tasks import train_command, your_own_page
-from tff_clipping.programs.training.interruption import Interrupted
+from tff_clipping.interruption import Interrupted
 
 _SCRIPT = train_command.ROOT / 'examples' / 'tuning' / 'tune.py'
 

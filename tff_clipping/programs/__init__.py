@@ -1,6 +1,7 @@
 """Programs that train: clients, rounds, what is kept of them, and audits."""
 
 from tff_clipping import tff_extra  # noqa: F401
+from tff_clipping.interruption import Interrupted
 from tff_clipping.programs.audit.canary_clients import (
   CanaryClients,
   CanarySampler,
@@ -30,7 +31,6 @@ from tff_clipping.programs.training.checkpoints import (
   Checkpoints,
   DamagedCheckpointError,
 )
-from tff_clipping.programs.training.interruption import Interrupted
 from tff_clipping.programs.training.metrics_files import (
   MetricsFiles,
   ReleaseMetrics,

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tff_clipping.programs.training.interruption import (
+from tff_clipping.interruption import (
   Interrupted,
   Interruption,
   shield,

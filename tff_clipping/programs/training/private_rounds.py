@@ -32,7 +32,7 @@ import numpy as np
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping import storage_errors
+from tff_clipping import interruption, storage_errors
 from tff_clipping.aggregators import pipeline
 from tff_clipping.privacy.ledger.ledger import (
   BudgetExhaustedError,
@@ -46,7 +46,7 @@ from tff_clipping.programs.checks import (
 )
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.clients.client_states import ClientStates
-from tff_clipping.programs.training import interruption, round_metrics
+from tff_clipping.programs.training import round_metrics
 from tff_clipping.programs.training.checkpoints import (
   Charge,
   Checkpoints,

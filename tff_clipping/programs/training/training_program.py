@@ -24,6 +24,7 @@ import tensorflow_federated as tff
 import tree
 
 from tff_clipping import argument_checks, storage_errors
+from tff_clipping.interruption import Interrupted, Interruption, shield
 from tff_clipping.privacy.ledger.ledger import (
   BudgetExhaustedError,
   DamagedLedgerError,
@@ -37,11 +38,6 @@ from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.clients.client_states import ClientStates
 from tff_clipping.programs.training import private_rounds, round_metrics
 from tff_clipping.programs.training.checkpoints import Checkpoints, Outcome
-from tff_clipping.programs.training.interruption import (
-  Interrupted,
-  Interruption,
-  shield,
-)
 from tff_clipping.programs.training.watchers import (
   ClientsWork,
   Round,

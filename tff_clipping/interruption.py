@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):  # noqa: N818
@@ -53,7 +53,7 @@ class Interruption:
     before = _caught
     handlers = {
       signum: signal.signal(signum, self._handle)
-      for signum in _SIGNALS
+      for signum in SIGNALS
       # `nohup` has a program ignore that its terminal is closed.
       if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN
     }
