@@ -58,10 +58,18 @@ def test_runs_of_two_accountants_are_added_up_by_what_holds_for_both(write):
 
 
 def test_random_allocation_is_not_added_up_by_renyi_divergences(write):
+  # All clients: noise may come in integers, for which 'pld' is not proved.
+  of_all = dataclasses.replace(
+    PLAN, sampling='none', clients_per_round=1920, noise_multiplier=30.0
+  )
   with pytest.raises(
     ValueError, match="must be 'pld' .* 'random_allocation', found 'rdp'"
   ):
-    privacy.compute_spending(write((ALLOCATION, 7), (PLAN, 13)))
+    privacy.compute_spending(write((ALLOCATION, 7), (PLAN, 7), (of_all, 13)))
+  # Not with Poisson cohorts.
+  mixed = privacy.compute_spending(write((ALLOCATION, 7), (PLAN, 13)))
+  expected = privacy.compute_spending(write((ALLOCATION, 7), (PLD, 13)))
+  assert (mixed.accountant, mixed.epsilon) == ('pld', expected.epsilon)
 
 
 def test_gaussian_runs_add_up_exactly(write):

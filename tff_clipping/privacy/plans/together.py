@@ -63,7 +63,9 @@ def compose_together(
       given, which they must then have in common.
     accountant: One of `ACCOUNTANTS`. If not given, the accountant of the plans;
       if they have several, 'rdp' if it is among them, which also holds for
-      noise in integers, else 'pld'.
+      noise in integers, else 'pld'. Beside 'random_allocation', for which 'rdp'
+      has no bound, plans by 'rdp' with Poisson cohorts are added up by 'pld':
+      their noise is not in integers.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
@@ -93,6 +95,10 @@ def compose_together(
   target_delta = ranges.check('target_delta', target_delta)
   if accountant is None:
     names = {plan.accountant for plan in plans}
+    by_rdp = {plan.sampling for plan in plans if plan.accountant == 'rdp'}
+    has_epochs = any(plan.sampling == 'random_allocation' for plan in plans)
+    if has_epochs and by_rdp == {'poisson'}:
+      names = {'pld'}
     by_default = 'rdp' if 'rdp' in names else 'pld'
     accountant = names.pop() if len(names) == 1 else by_default
   accountants.check_accountant(accountant)
