@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 _NAMES = ('chromium', 'chromium-browser', 'google-chrome')
 # Chromium reads commands from the first of these, and answers on the second.
 _COMMANDS, _ANSWERS = 3, 4
@@ -24,11 +26,6 @@ for pipe, number in zip(sys.argv[1].split(), ({_COMMANDS}, {_ANSWERS})):
 os.execv(sys.argv[2], sys.argv[2:])
 """
 _ERRORS = ('Runtime.exceptionThrown', 'Log.entryAdded')
-
-
-def find() -> str | None:
-  """The program, or None where none is installed."""
-  return next(filter(None, map(shutil.which, _NAMES)), None)
 
 
 class Page:
@@ -106,11 +103,14 @@ class Page:
 
 @contextlib.contextmanager
 def running(profile: pathlib.Path) -> Iterator[Page]:
-  """Runs the browser for a body, with a page.
+  """Runs the browser for a body, with a page; skips where none is installed.
 
   Args:
     profile: A folder for its files.
   """
+  program = next(filter(None, map(shutil.which, _NAMES)), None)
+  if program is None:
+    pytest.skip('needs Chromium: apt-get install chromium')
   ends = [*os.pipe(), *os.pipe()]
   # Out of the way of the numbers that the browser wants.
   commands_in, commands, answers, answers_in = (
@@ -125,7 +125,7 @@ def running(profile: pathlib.Path) -> Iterator[Page]:
       '-c',
       _WITH_PIPES,
       f'{commands_in} {answers_in}',
-      str(find()),
+      program,
       '--headless',
       # Root has no sandbox; the page is our own.
       '--no-sandbox',

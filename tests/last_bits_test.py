@@ -1,12 +1,9 @@
 """Tests of tests.last_bits."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from tests import last_bits
+from tests import last_bits, processes
 
 _SALT = 7
 
@@ -83,13 +80,9 @@ for found in (
 def test_functions_and_what_is_built_of_them_are_reached():
   seeds = []
   for seed in (1, 1, 2):
-    done = subprocess.run(
-      [sys.executable, '-c', _PROGRAM, str(seed)],
-      check=True,
-      capture_output=True,
-      text=True,
-    )
-    seeds.append([line.split() for line in done.stdout.splitlines()])
+    ended = processes.run_python('-c', _PROGRAM, str(seed))
+    assert ended.code == 0, ended.errors
+    seeds.append([line.split() for line in ended.output.splitlines()])
   once, again, others = seeds
   assert once == again
   for line, other in zip(once, others, strict=True):

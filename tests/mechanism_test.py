@@ -27,7 +27,7 @@ _SHARES = _GAUSSIAN | dict(kind='shares', min_clients=8, max_clients=8)
     _SHARES | dict(kind='distributed', min_clients=0, max_clients=9),
   ],
 )
-def test_what_is_written_is_read(fields):
+def test_a_record_is_read_as_it_was_written_and_is_frozen(fields):
   record = Mechanism(**fields)
   text = record.to_json()
   assert '\n' not in text

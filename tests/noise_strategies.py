@@ -16,6 +16,28 @@ def blt(num_rounds: int) -> correlated_noise.BufferedToeplitzStrategy:
   )
 
 
+def two_buffers(num_rounds: int) -> correlated_noise.BufferedToeplitzStrategy:
+  """Returns a strategy of two buffers.
+
+  Args:
+    num_rounds: T.
+  """
+  return correlated_noise.BufferedToeplitzStrategy(
+    num_rounds=num_rounds, scales=(0.4, 0.2), decays=(0.95, 0.4)
+  )
+
+
+def banded(num_rounds: int) -> correlated_noise.BandedStrategy:
+  """Returns a strategy of three bands.
+
+  Args:
+    num_rounds: T.
+  """
+  return correlated_noise.BandedStrategy(
+    num_rounds=num_rounds, coefficients=(1.0, 0.6, 0.4)
+  )
+
+
 def inverse_matrix(recurrence: correlated_noise.NoiseRecurrence) -> np.ndarray:
   """Returns C^{-1}, by which draws become noise: the noise of unit draws."""
   num_rounds = len(recurrence.phases)

@@ -1,4 +1,4 @@
-"""What tests of whole programs share: waits, their end, and small disks."""
+"""What tests of whole programs share: runs, waits, ends, and small disks."""
 
 import contextlib
 import os
@@ -6,14 +6,51 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+ROOT = pathlib.Path(__file__).parent.parent
+
 # Far more than anything takes, on a machine that does much else.
 _SECONDS = 300.0
+
+
+class Killed(BaseException):  # noqa: N818
+  """Stands for a kill: nothing is done on the way out."""
+
+
+def kill(*args, **kwargs):
+  """Takes the place of a function in which the program is killed."""
+  raise Killed
+
+
+class Ended(NamedTuple):
+  """How a process ended: its exit code, and what it printed."""
+
+  code: int
+  output: str
+  errors: str
+
+
+def run_python(*arguments: str, **environment: str) -> Ended:
+  """Runs Python in the checkout as a user does, and returns how it ended.
+
+  What the tests set for TensorFlow's messages is not set there.
+  """
+  inherited = {k: v for k, v in os.environ.items() if 'TF_CPP' not in k}
+  ended = subprocess.run(
+    [sys.executable, *arguments],
+    cwd=ROOT,
+    env=inherited | environment,
+    capture_output=True,
+    text=True,
+    timeout=_SECONDS,
+  )
+  return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
 class Process(NamedTuple):
@@ -85,6 +122,16 @@ def num_lines(path: pathlib.Path) -> int:
   with contextlib.suppress(FileNotFoundError):
     return path.read_bytes().count(b'\n')
   return 0
+
+
+@contextlib.contextmanager
+def handled_by(signum: int, handler: Any) -> Iterator[None]:
+  """Has a signal handled so in a body."""
+  before = signal.signal(signum, handler)
+  try:
+    yield
+  finally:
+    signal.signal(signum, before)
 
 
 @contextlib.contextmanager

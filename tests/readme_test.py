@@ -1,13 +1,12 @@
 """Runs what README.md shows, and compares what it prints."""
 
-import os
 import pathlib
 import re
 import shlex
-import subprocess
-import sys
 
 import pytest
+
+from tests import processes
 
 _ROOT = pathlib.Path(__file__).parent.parent
 _DOCS = sorted((_ROOT / 'docs').glob('*.md'))
@@ -28,35 +27,18 @@ def _block_after(start):
 def test_the_snippet_prints_what_is_shown_and_nothing_else():
   pytest.importorskip('tensorflow_federated')
   code, expected = _block_after('import numpy')
-  result = subprocess.run(
-    [sys.executable, '-c', code],
-    env={k: v for k, v in os.environ.items() if k != 'TF_CPP_MIN_LOG_LEVEL'},
-    capture_output=True,
-    text=True,
-    cwd=_ROOT,
-  )
-  assert result.returncode == 0, result.stderr
-  assert result.stdout == expected
-  assert result.stderr == ''
+  assert processes.run_python('-c', code) == (0, expected, '')
 
 
 @pytest.mark.slow
 def test_the_budget_command_answers_what_is_shown():
   command, expected = _block_after('tff-clipping-budget')
-  arguments = shlex.split(command)[1:]
-  result = subprocess.run(
-    [
-      sys.executable,
-      '-m',
-      'tff_clipping.privacy.calculator.budget_main',
-      *arguments,
-    ],
-    capture_output=True,
-    text=True,
-    cwd=_ROOT,
+  ended = processes.run_python(
+    *('-m', 'tff_clipping.privacy.calculator.budget_main'),
+    *shlex.split(command)[1:],
   )
-  assert result.returncode == 0, result.stderr
-  found = [line.rstrip() for line in result.stdout.splitlines()]
+  assert ended.code == 0, ended.errors
+  found = [line.rstrip() for line in ended.output.splitlines()]
   for line in expected.splitlines():
     assert line.rstrip() in found
 

@@ -6,11 +6,10 @@ import json
 import pathlib
 import re
 import threading
-import time
 
 import pytest
 
-from tests import browser
+from tests import browser, processes
 
 _ROOT = pathlib.Path(__file__).parent.parent
 _SITE = _ROOT / 'build' / 'site'
@@ -51,8 +50,6 @@ def _address():
 
 @pytest.fixture(name='page', scope='module')
 def _page(tmp_path_factory):
-  if browser.find() is None:
-    pytest.skip('needs Chromium: apt-get install chromium')
   with browser.running(tmp_path_factory.mktemp('browser')) as page:
     yield page
 
@@ -62,14 +59,6 @@ def _open(page, address, width=1400):
   page.errors.clear()
   page.open(address, width=width)
   page.evaluate('new Promise(done => setTimeout(done, 100))')
-
-
-def _wait_until(page, expression):
-  """Waits until an expression is true in the page."""
-  end = time.monotonic() + 60
-  while not page.evaluate(expression):
-    assert time.monotonic() < end, f'never true: {expression}'
-    time.sleep(0.1)
 
 
 @pytest.mark.slow
@@ -95,9 +84,8 @@ def test_the_search_finds_a_word(address, page):
     "document.querySelector('.md-search__input').dispatchEvent("
     "new KeyboardEvent('keyup', {bubbles: true}))"
   )
-  _wait_until(
-    page, "document.querySelectorAll('.md-search-result__link').length"
-  )
+  results = "document.querySelectorAll('.md-search-result__link').length"
+  processes.wait_for(lambda: page.evaluate(results))
   links = page.evaluate(
     "[...document.querySelectorAll('.md-search-result__link')].map(a => a.href)"
   )
@@ -110,10 +98,8 @@ def test_pages_lead_on_and_code_can_be_copied(address, page):
   for kind in ('prev', 'next'):
     found = f"document.querySelectorAll('.md-footer__link--{kind}').length"
     assert page.evaluate(found) == 1
-  _wait_until(
-    page,
-    "document.querySelectorAll('[data-md-type=copy], .md-clipboard').length",
-  )
+  buttons = "document.querySelectorAll('[data-md-type=copy], .md-clipboard')"
+  processes.wait_for(lambda: page.evaluate(f'{buttons}.length'))
 
 
 @pytest.mark.slow

@@ -1,43 +1,28 @@
 """Tests of what importing a part that needs TensorFlow Federated does."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
 import pytest
 
-_ROOT = pathlib.Path(__file__).parent.parent
+from tests.processes import run_python
+
 _IMPORT = 'from tff_clipping import aggregators, learning, programs, runtime'
-
-
-def _run(code, **environment):
-  inherited = {k: v for k, v in os.environ.items() if 'TF_CPP' not in k}
-  return subprocess.run(
-    [sys.executable, '-c', code],
-    env=inherited | environment,
-    cwd=_ROOT,
-    capture_output=True,
-    text=True,
-  )
 
 
 @pytest.mark.slow
 def test_importing_prints_nothing():
   pytest.importorskip('tensorflow_federated')
-  result = _run(_IMPORT)
-  assert (result.returncode, result.stdout, result.stderr) == (0, '', '')
+  assert run_python('-c', _IMPORT) == (0, '', '')
 
 
 @pytest.mark.slow
 def test_a_level_that_the_user_set_is_kept():
   pytest.importorskip('tensorflow_federated')
-  result = _run(
+  ended = run_python(
+    '-c',
     f"{_IMPORT}; import os; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])",
     TF_CPP_MIN_LOG_LEVEL='0',
   )
-  assert result.stdout == '0\n'
-  assert 'tensorflow' in result.stderr
+  assert ended.output == '0\n'
+  assert 'tensorflow' in ended.errors
 
 
 @pytest.mark.parametrize(
@@ -60,7 +45,7 @@ importlib.util.find_spec = lambda name, *rest: (
 )
 from tff_clipping import tff_extra
 """
-  result = _run(pretend)
-  assert result.returncode == 1
-  assert 'ImportError: TensorFlow Federated 0.87 is not' in result.stderr
-  assert advice in result.stderr
+  ended = run_python('-c', pretend)
+  assert ended.code == 1
+  assert 'ImportError: TensorFlow Federated 0.87 is not' in ended.errors
+  assert advice in ended.errors

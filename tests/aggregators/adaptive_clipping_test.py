@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
+from tests.aggregators.one_round import rounds, vectors
 from tff_clipping import adaptive_noise, aggregators
 
 _VECTOR = tff.TensorType(np.float32, [2])
@@ -23,8 +24,7 @@ _factory = functools.partial(
 @pytest.mark.slow
 def test_noise_follows_the_clipping_norm():
   process = _factory().create(tff.TensorType(np.float32, [20_000]))
-  state = process.next(process.initialize(), []).state
-  output = process.next(state, [])
+  _, output = rounds(process, [[], []])
   # z' c of the second round.
   multiplier = adaptive_noise.split_noise_multiplier(
     noise_multiplier=1.0, below_count_stddev=5.0
@@ -96,18 +96,12 @@ def test_norm_follows_the_quantile():
     below_count_stddev=0.1,
   ).create(_VECTOR)
   values = [np.array([0, norm], np.float32) for norm in range(1, 101)]
-  state = process.initialize()
-  for _ in range(25):
-    output = process.next(state, values)
-    state = output.state
+  *_, output = rounds(process, [values] * 25)
   assert output.measurements['clipping_norm'] == pytest.approx(30, rel=0.1)
 
 
 def test_nonfinite_updates_and_empty_cohorts_are_harmless():
   process = _factory().create(_VECTOR)
-  state = process.initialize()
-  for cohort in ([], [np.array([np.nan, 1], np.float32)]):
-    output = process.next(state, cohort)
-    state = output.state
+  for output in rounds(process, [[], vectors([np.nan, 1])]):
     assert np.all(np.isfinite(output.result))
     assert np.isfinite(output.measurements['clipping_norm'])

@@ -14,20 +14,10 @@ import tensorflow_federated as tff
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tests import noise_strategies
-from tests.aggregators.one_round import first_round
+from tests.aggregators.one_round import first_round, rounds
 from tff_clipping import aggregators
 
 _NUM_RELEASES = 1000
-
-
-def _releases(process, values):
-  """Returns releases of a scalar, each from the state before."""
-  state, found = process.initialize(), []
-  for _ in range(_NUM_RELEASES):
-    output = process.next(state, values)
-    state = output.state
-    found.append(float(output.result))
-  return np.array(found)
 
 
 @pytest.mark.slow
@@ -42,7 +32,8 @@ def test_no_release_is_impossible_without_the_client(update):
   # Of noise with a standard deviation of 1.
   step = 2.0**-29
   for values in ([np.float64(update)], []):
-    found = _releases(process, values)[:, np.newaxis] / step
+    outputs = rounds(process, [values] * _NUM_RELEASES)
+    found = np.array([float(output.result) for output in outputs]) / step
     # With and without it, the noise that explains the release is on the grid.
     steps = np.rint(found)
     np.testing.assert_array_equal(found, steps)
@@ -50,7 +41,7 @@ def test_no_release_is_impossible_without_the_client(update):
     # a residue modulo 4 has 250, with a standard deviation of 14.
     for modulus in (2, 3, 4):
       counts = np.bincount(
-        np.mod(steps.astype(np.int64), modulus).ravel(), minlength=modulus
+        np.mod(steps.astype(np.int64), modulus), minlength=modulus
       )
       share = _NUM_RELEASES / modulus
       assert np.max(np.abs(counts - share)) < 7 * math.sqrt(share), counts
@@ -82,10 +73,7 @@ def test_a_mixture_of_draws_lies_on_a_grid():
     1.0,
     noise_key=(1, 2),
   ).create(tff.TensorType(np.float64, [4000]))
-  state = process.initialize()
-  for _ in range(3):
-    output = process.next(state, [np.full(4000, 0.3)])
-    state = output.state
+  for output in rounds(process, [[np.full(4000, 0.3)]] * 3):
     _check_grid(output.result, 2.0**-24)
 
 
@@ -97,10 +85,7 @@ def test_an_adapted_norm_has_a_grid_of_its_own():
     clients_per_round=16,
     below_count_stddev=1.0,
   ).create(tff.TensorType(np.float64, [4000]))
-  state = process.initialize()
-  for _ in range(3):
-    output = process.next(state, [np.full(4000, 0.3)])
-    state = output.state
+  for output in rounds(process, [[np.full(4000, 0.3)]] * 3):
     # z' c, from which the step follows.
     stddev = np.float64(output.measurements['clipping_norm']) * 3**-0.5 * 2
     step = 2.0 ** (math.floor(math.log2(stddev)) - 29)

@@ -1,7 +1,7 @@
-"""One round of an aggregator, and what tests ask of its result."""
+"""Rounds of an aggregator, and what tests ask of their results."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,17 @@ def first_round(
 ) -> tff.templates.MeasuredProcessOutput:
   """Returns the first round of a process."""
   return process.next(process.initialize(), *given)
+
+
+def rounds(
+  process: tff.templates.AggregationProcess, cohorts: Iterable[Sequence[Any]]
+) -> Iterator[tff.templates.MeasuredProcessOutput]:
+  """Yields one round after the other, each from the state of the one before."""
+  state = process.initialize()
+  for cohort in cohorts:
+    output = process.next(state, cohort)
+    state = output.state
+    yield output
 
 
 def vectors(*rows: Sequence[float]) -> list[np.ndarray]:

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from hypothesis import strategies as st
 
-from tests.aggregators.one_round import first_round, run, vectors
+from tests.aggregators.one_round import run, vectors
 from tff_clipping import aggregators
 from tff_clipping.aggregators import secure_sum
 
@@ -102,24 +102,6 @@ def test_all_dtypes_and_structures():
   # A value counts if one of its tensors is out of bounds.
   clamped = run(aggregators.secure_sum_factory(0.9), [value], value_type)
   assert clamped.measurements['secure_sum_out_of_bounds_count'] == 1
-
-
-def test_equal_to_the_secure_sum_of_tff():
-  generator = np.random.default_rng(4)
-  values = list(generator.uniform(-1, 1, size=(9, 2)).astype('f4'))
-  ours, theirs = (
-    factory.create(tff.TensorType(np.float32, [2]))
-    for factory in (
-      aggregators.secure_sum_factory(1.0),
-      tff.aggregators.SecureSumFactory(1.0),
-    )
-  )
-  for given in (values, []):
-    np.testing.assert_allclose(
-      first_round(ours, given).result,
-      first_round(theirs, given).result,
-      atol=1e-5,
-    )
 
 
 @hypothesis.settings(deadline=None, max_examples=200)

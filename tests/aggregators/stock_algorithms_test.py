@@ -1,28 +1,13 @@
 """Tests of the factories inside TFF's own learning algorithms."""
 
-import collections
-
-import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.aggregators.one_round import l2_norm
+from tests.learning import linear_models
 from tff_clipping import aggregators
 from tff_clipping.mechanism import MECHANISM, Mechanism
-
-_SPEC = collections.OrderedDict(
-  x=tf.TensorSpec([None, 2], tf.float32), y=tf.TensorSpec([None, 1], tf.float32)
-)
-
-
-def _model_fn():
-  model = tf.keras.Sequential(
-    [tf.keras.layers.Dense(1, kernel_initializer='ones', input_shape=(2,))]
-  )
-  return tff.learning.models.from_keras_model(
-    model, loss=tf.keras.losses.MeanSquaredError(), input_spec=_SPEC
-  )
 
 
 def _sgd():
@@ -30,15 +15,9 @@ def _sgd():
 
 
 def _clients():
-  generator = np.random.default_rng(0)
   return [
-    tf.data.Dataset.from_tensor_slices(
-      collections.OrderedDict(
-        x=generator.normal(size=(4, 2)).astype(np.float32),
-        y=generator.normal(size=(4, 1)).astype(np.float32),
-      )
-    ).batch(2)
-    for _ in range(2)
+    tf.data.Dataset.from_tensor_slices(linear_models.examples(rows)).batch(2)
+    for rows in linear_models.PARTITION[:2]
   ]
 
 
@@ -51,7 +30,7 @@ def _dp_mean():
 
 def _fed_avg(model_aggregator):
   return tff.learning.algorithms.build_unweighted_fed_avg(
-    _model_fn, _sgd(), model_aggregator=model_aggregator
+    linear_models.model_fn, _sgd(), model_aggregator=model_aggregator
   )
 
 
@@ -62,12 +41,12 @@ _ALGORITHMS = {
     aggregators.distributed_gaussian_mean_factory(**_NOISE)
   ),
   'fed_sgd': lambda: tff.learning.algorithms.build_fed_sgd(
-    _model_fn,
+    linear_models.model_fn,
     _sgd(),
     model_aggregator=tff.aggregators.as_weighted_aggregator(_dp_mean()),
   ),
   'weighted': lambda: tff.learning.algorithms.build_weighted_fed_avg(
-    _model_fn,
+    linear_models.model_fn,
     _sgd(),
     model_aggregator=aggregators.difference_clipping_factory(
       0.1, tff.aggregators.MeanFactory()
@@ -109,5 +88,5 @@ def test_weighted_algorithms_refuse_private_factories(factory):
   message = f'WeightedAggregationFactory, found .*{type(factory).__name__}'
   with pytest.raises(TypeError, match=message):
     tff.learning.algorithms.build_weighted_fed_avg(
-      _model_fn, _sgd(), model_aggregator=factory
+      linear_models.model_fn, _sgd(), model_aggregator=factory
     )

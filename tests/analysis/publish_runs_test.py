@@ -1,5 +1,6 @@
 """Tests of the files of the published runs."""
 
+import functools
 import gzip
 import pathlib
 import re
@@ -17,21 +18,19 @@ _ROOT = pathlib.Path(__file__).parents[2]
 _UPDATES = {16: [('a', 1.0, 60.0, 1.0), ('mean', 3.25, 90.0, '')]}
 
 
+_write_ended = functools.partial(run_folders.write_run, has_ended=True)
+
+
 def _write(root):
-  folders = [
-    run_folders.write_run(
-      root / 'fed_avg', updates=_UPDATES, metrics={'epsilon': ''}
-    ),
-    run_folders.write_run(
+  return [
+    _write_ended(root / 'fed_avg', updates=_UPDATES, metrics={'epsilon': ''}),
+    _write_ended(
       root / 'dp',
       algorithm='dp_fed_avg',
       privacy=run_folders.PRIVACY | {'caveats': ['the seed is known']},
       audit=run_folders.AUDIT,
     ),
   ]
-  for folder in folders:
-    (folder / 'result.json').write_text('{}')
-  return folders
 
 
 def test_published_runs_are_those_of_the_folders(tmp_path):
@@ -104,22 +103,20 @@ def test_a_run_that_is_damaged_is_not_published(tmp_path):
 def test_what_the_published_files_may_not_or_cannot_hold_is_refused(
   tmp_path, settings, message
 ):
-  run = run_folders.write_run(tmp_path / 'runs' / 'run', **settings)
-  (run / 'result.json').write_text('{}')
+  _write_ended(tmp_path / 'runs' / 'run', **settings)
   with pytest.raises(ValueError, match=message):
     publish(tmp_path / 'runs', tmp_path / 'out')
   assert not (tmp_path / 'out').exists()
 
 
 def test_runs_without_updates_are_published_and_name_no_folder(tmp_path):
-  run = run_folders.write_run(
+  _write_ended(
     tmp_path / 'runs' / 'run',
     task='/home/a/b.npz',
     model='/home/a/b.py:create_model',
     asked_metrics=['accuracy', '/home/a/b.py:f1'],
     described={'clipping_norm_source': {'ledger': '/home/a/ledger.jsonl'}},
   )
-  (run / 'result.json').write_text('{}')
   publish(tmp_path / 'runs', tmp_path / 'out')
   table = stats.read_results(tmp_path / 'out').table
   assert [*table.index] == ['run']
@@ -143,8 +140,7 @@ def test_published_files_name_no_folder_of_the_machine():
 def test_names_of_digits_stay_names(tmp_path):
   updates = {16: [('007', 1.0, 60.0, 1.0), ('NA', 3.25, 90.0, '')]}
   for name in ('001', 'NA'):
-    run = run_folders.write_run(tmp_path / name / name, updates=updates)
-    (run / 'result.json').write_text('{}')
+    _write_ended(tmp_path / name / name, updates=updates)
     # The second time they are read and written again.
     publish(tmp_path / name, tmp_path / 'out')
   runs = run_files.read_published(tmp_path / 'out')
@@ -170,8 +166,7 @@ def test_published_files_that_lack_a_run_or_a_part_of_it_are_named(
 def test_what_nothing_reads_is_kept_when_runs_are_added(tmp_path):
   for name in run_files.RESULT_FILES:
     shutil.copy(_ROOT / 'results' / name, tmp_path)
-  run = run_folders.write_run(tmp_path / 'runs' / 'zzz')
-  (run / 'result.json').write_text('{}')
+  _write_ended(tmp_path / 'runs' / 'zzz')
   publish(tmp_path / 'runs', tmp_path)
   before = (_ROOT / 'results' / 'runs.jsonl').read_bytes()
   assert (tmp_path / 'runs.jsonl').read_bytes().startswith(before)

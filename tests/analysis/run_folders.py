@@ -77,6 +77,7 @@ def write_run(
   described: Mapping[str, Any] | None = None,
   data: Mapping[str, Any] | None = None,
   asked_metrics: Sequence[str] = (),
+  has_ended: bool = False,
   **experiment: Any,
 ) -> pathlib.Path:
   """Writes a run folder.
@@ -87,7 +88,7 @@ def write_run(
   angle_degrees and clip_factor. `row`, `scale` and `variants` name a run of the
   table of experiments, and `experiment` has flags of the run. `described` and
   `data` are more of config.json, and of what it says of the data;
-  `asked_metrics` is the flag `metrics`.
+  `asked_metrics` is the flag `metrics`. A run that has ended has a result.json.
   """
   directory.mkdir(parents=True)
   settings = {
@@ -126,6 +127,7 @@ def write_run(
     'config.json': config,
     'privacy.json': privacy,
     'audit/audit.json': audit,
+    'result.json': {} if has_ended else None,
   }
   for file, contents in files.items():
     if contents is not None:

@@ -13,9 +13,7 @@ from tff_clipping import aggregators, learning
 from tff_clipping.learning import client_batches
 from tff_clipping.programs.clients import client_store
 
-_LOCAL_STEPS = 4
-_BATCH_SIZE = 3
-_CLIENT_LEARNING_RATE = 0.1
+_WORK = dict(local_steps=4, batch_size=3, client_learning_rate=0.1)
 _SERVER_LEARNING_RATE = 0.7
 _CLIPPING_NORM = 0.15
 _SEED = 5
@@ -63,9 +61,7 @@ def dataset_process():
 
 def _build(store, **kwargs):
   settings = dict(
-    local_steps=_LOCAL_STEPS,
-    batch_size=_BATCH_SIZE,
-    client_learning_rate=_CLIENT_LEARNING_RATE,
+    **_WORK,
     server_learning_rate=_SERVER_LEARNING_RATE,
     client_store=store,
     seed=_SEED,
@@ -84,9 +80,7 @@ def _numpy_fed_avg(initial, cohorts, clipping_norm=math.inf, denominator=None):
         one_client.sgd,
         start=x,
         rows=_PARTITION[int(client_id)],
-        local_steps=_LOCAL_STEPS,
-        batch_size=_BATCH_SIZE,
-        rate=_CLIENT_LEARNING_RATE,
+        **_WORK,
         seed=one_client.client_seed(_SEED, t, client_id),
       )
       for client_id in cohort
@@ -156,7 +150,7 @@ def test_equal_seeds_give_equal_bits_also_with_a_server_optimizer(
   np.testing.assert_array_equal(first, second)
 
 
-def test_a_client_shuffles_differently_in_each_round():
+def test_seeds_of_clients_differ_by_seed_round_and_client():
   seeds = [
     tuple(client_batches.client_seed(seed, tf.constant(t), tf.constant(client)))
     for seed in (0, 1, 2**40)
@@ -231,7 +225,7 @@ def test_updates_of_any_types_are_measured(store, build):
 
 
 @pytest.mark.slow
-def test_datasets_as_client_values(store, dataset_process):
+def test_data_sets_train_the_same_model_twice(store, dataset_process):
   datasets = [store.create_dataset(client) for client in store.client_ids]
   first, _ = linear_models.run(dataset_process, [datasets])
   second, _ = linear_models.run(dataset_process, [datasets])

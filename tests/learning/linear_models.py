@@ -6,6 +6,7 @@ f_i(w) is the mean over client i's examples of (features . w - target)^2.
 import collections
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,12 +20,12 @@ DIMENSION = 3
 PARTITION = [np.arange(0, 4), np.arange(4, 6), np.arange(6, 13)]
 
 
-def examples() -> collections.OrderedDict:
-  """Returns 13 examples of three features and a target."""
+def examples(rows: Any = slice(None)) -> collections.OrderedDict:
+  """Returns 13 examples of three features and a target, or some of them."""
   rng = np.random.default_rng(3)
   return collections.OrderedDict(
-    x=rng.normal(size=(13, DIMENSION)).astype(np.float32),
-    y=rng.normal(size=(13, 1)).astype(np.float32),
+    x=rng.normal(size=(13, DIMENSION)).astype(np.float32)[rows],
+    y=rng.normal(size=(13, 1)).astype(np.float32)[rows],
   )
 
 
@@ -97,14 +98,14 @@ def run(
 
 def loss(w: np.ndarray, rows: np.ndarray) -> float:
   """Returns the mean loss of some examples, in float64."""
-  data = examples()
-  residual = data['x'][rows].astype(float) @ w - data['y'][rows, 0]
+  data = examples(rows)
+  residual = data['x'].astype(float) @ w - data['y'][:, 0]
   return float(np.mean(residual**2))
 
 
 def gradient(w: np.ndarray, rows: np.ndarray) -> np.ndarray:
-  """Returns the gradient of `loss`, in float64."""
-  data = examples()
-  features = data['x'][rows].astype(float)
-  residual = features @ w - data['y'][rows, 0]
-  return 2 * features.T @ residual / len(rows)
+  """Returns the gradient of `loss`, in float64; zero of no examples."""
+  data = examples(rows)
+  features = data['x'].astype(float)
+  residual = features @ w - data['y'][:, 0]
+  return 2 * features.T @ residual / max(len(rows), 1)

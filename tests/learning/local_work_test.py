@@ -88,13 +88,7 @@ def _plain_sgd(model, start, examples, seed):
 
 
 def _library_training(model, start, examples, seed, step):
-  work = LocalWork(
-    model_fn=_mlp_fn,
-    local_steps=one_client.LOCAL_STEPS,
-    batch_size=one_client.BATCH_SIZE,
-    client_learning_rate=one_client.RATE,
-    local_step=step,
-  )
+  work = LocalWork(model_fn=_mlp_fn, local_step=step, **one_client.WORK)
   weights = tff.learning.models.ModelWeights(start, [])
   return work.train(
     model, weights, examples, seed=seed, round_num=tf.constant(0)
@@ -201,7 +195,13 @@ def test_variables_are_read_before_any_is_moved():
   examples, start = _mlp_data()
   start = [start[0][:, :3], start[1][:3], rng.normal(size=[3, 3]), start[3]]
   update = one_client.train(
-    _mlp_of(3, 3), examples, start, _Swapped(), local_steps=2, rate=0.5, runs=20
+    _mlp_of(3, 3),
+    examples,
+    start,
+    _Swapped(),
+    local_steps=2,
+    client_learning_rate=0.5,
+    runs=20,
   )
   # x1 - x2/2 and x2 - x1/2, twice: 5/4 x1 - x2 and 5/4 x2 - x1.
   x1, x2 = start[1], start[3]

@@ -10,9 +10,7 @@ from tests.learning import linear_models, one_client
 from tff_clipping import aggregators, learning, privacy
 from tff_clipping.programs.checks import process_checks, records
 
-_LOCAL_STEPS = 4
-_BATCH_SIZE = 2
-_CLIENT_LEARNING_RATE = 0.1
+_WORK = dict(local_steps=4, batch_size=2, client_learning_rate=0.1)
 _SERVER_LEARNING_RATE = 0.7
 _CLIPPING_NORM = 0.95
 _SEED = 5
@@ -34,9 +32,7 @@ def private(store):
 def _build(store, **kwargs):
   settings = dict(
     clipping_norm=_CLIPPING_NORM,
-    local_steps=_LOCAL_STEPS,
-    batch_size=_BATCH_SIZE,
-    client_learning_rate=_CLIENT_LEARNING_RATE,
+    **_WORK,
     server_learning_rate=_SERVER_LEARNING_RATE,
     client_store=store,
     seed=_SEED,
@@ -52,9 +48,7 @@ def _local_model(x, client_id, t):
     one_client.sgd,
     start=x,
     rows=linear_models.PARTITION[int(client_id)],
-    local_steps=_LOCAL_STEPS,
-    batch_size=_BATCH_SIZE,
-    rate=_CLIENT_LEARNING_RATE,
+    **_WORK,
     seed=one_client.client_seed(_SEED, t, client_id),
   )
 
@@ -147,7 +141,9 @@ def test_noise_on_models_changes_nothing_else(private, process):
 @pytest.mark.parametrize(
   'length', [1.0, pytest.param(30.0, marks=pytest.mark.slow)]
 )
-def test_neighbouring_cohorts_of_models_are_charged_for(private, length):
+def test_neighbouring_cohorts_of_models_differ_by_the_norm_at_most(
+  private, length
+):
   # However long the global model has become by the noise of earlier rounds.
   start = np.full(linear_models.DIMENSION, length / np.sqrt(3), np.float32)
   one, other, alone, nobody = (

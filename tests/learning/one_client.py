@@ -13,6 +13,9 @@ from tff_clipping.learning.local_work import LocalWork
 LOCAL_STEPS = 4
 BATCH_SIZE = 2
 RATE = 0.05
+WORK = dict(
+  local_steps=LOCAL_STEPS, batch_size=BATCH_SIZE, client_learning_rate=RATE
+)
 SEED = (3, 11)
 CLIENT = 2
 START = np.array([1.0, -2.0, 0.5])
@@ -24,22 +27,14 @@ def train(
   start: Sequence[np.ndarray],
   step: steps.LocalStep,
   *,
-  local_steps: int = LOCAL_STEPS,
-  batch_size: int = BATCH_SIZE,
-  rate: float = RATE,
   seed=SEED,
   round_num: int = 0,
   kept=(),
   runs: int = 1,
+  **changes,
 ) -> list[np.ndarray]:
   """Returns a client's update, which several runs of one session must give."""
-  work = LocalWork(
-    model_fn=model_fn,
-    local_steps=local_steps,
-    batch_size=batch_size,
-    client_learning_rate=rate,
-    local_step=step,
-  )
+  work = LocalWork(model_fn=model_fn, local_step=step, **WORK | changes)
   with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     model = model_fn()
     update = work.train(
@@ -68,10 +63,7 @@ def initialize(session, model: tff.learning.models.VariableModel) -> None:
 
 def train_linear(step: steps.LocalStep, **settings) -> np.ndarray:
   """Returns the update of the linear regression from `START`, [d]."""
-  rows = linear_models.PARTITION[CLIENT]
-  examples = {
-    name: value[rows] for name, value in linear_models.examples().items()
-  }
+  examples = linear_models.examples(linear_models.PARTITION[CLIENT])
   start = [START.reshape(-1, 1)]
   (update,) = train(linear_models.model_fn, examples, start, step, **settings)
   return update[:, 0]
@@ -84,7 +76,7 @@ def descend(
   rows: np.ndarray = linear_models.PARTITION[CLIENT],
   local_steps: int = LOCAL_STEPS,
   batch_size: int = BATCH_SIZE,
-  rate: float = RATE,
+  client_learning_rate: float = RATE,
   seed=SEED,
 ) -> np.ndarray:
   """Returns the update of steps in NumPy, in float64.
@@ -97,7 +89,7 @@ def descend(
   )
   x = start
   for step, batch in enumerate(batches.numpy()):
-    x = x - rate * direction(x, rows[batch], step)
+    x = x - client_learning_rate * direction(x, rows[batch], step)
   return x - start
 
 

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import math
 import re
 
 import numpy as np
@@ -99,16 +100,11 @@ def test_a_step_follows_its_formula(step, direction):
 
 @functools.cache
 def _build(store, step, **settings):
-  work = dict(
-    local_steps=one_client.LOCAL_STEPS,
-    batch_size=one_client.BATCH_SIZE,
-    client_learning_rate=one_client.RATE,
-  )
   return learning.build_fed_avg(
     linear_models.model_fn,
     client_store=store,
     local_step=step,
-    **work | settings,
+    **one_client.WORK | settings,
   )
 
 
@@ -147,9 +143,7 @@ def test_numbers_of_a_step_have_the_precision_of_the_model(store):
   work = dict(
     model_fn=_model_in_float64,
     client_store=store,
-    local_steps=one_client.LOCAL_STEPS,
-    batch_size=one_client.BATCH_SIZE,
-    client_learning_rate=one_client.RATE,
+    **one_client.WORK,
   )
   start = np.ones(3)
   update = one_client.descend(
@@ -292,7 +286,7 @@ def test_one_step_of_scaffold_is_that_of_pfl_research(shared, update):
     steps.Scaffold(0.02),
     local_steps=1,
     batch_size=2,
-    rate=0.1,
+    client_learning_rate=0.1,
     kept=kept,
   )
   np.testing.assert_allclose(found[0], update, rtol=1e-5)
@@ -309,6 +303,35 @@ def test_scaffold_without_controls_is_fed_avg_to_the_bit(store):
   np.testing.assert_array_equal(model, plain[-1])
 
 
+def _clip(vector, clipping_norm):
+  return vector / max(1.0, np.linalg.norm(vector) / clipping_norm)
+
+
+def _numpy_scaffold(rows, cohorts, participation, clipping_norm=math.inf):
+  """SCAFFOLD of three steps in NumPy, each of which takes all examples.
+
+  Returns the model, what the server shares, what clients keep, and the updates
+  of the last round.
+  """
+  way = 3 * one_client.RATE
+  model, shared = np.ones(3), np.zeros(3)
+  own = dict.fromkeys(rows, np.zeros(3))
+  for cohort in cohorts:
+    sent = []
+    for each in cohort:
+      y = model
+      for _ in range(3):
+        gradient = linear_models.gradient(y, rows[each])
+        y = y - one_client.RATE * (gradient - own[each] + shared)
+      update = _clip(y - model, clipping_norm)
+      own[each] = own[each] - shared - update / way
+      sent.append(update)
+    mean_sent = np.mean(sent, axis=0)
+    model = model + mean_sent
+    shared = (1 - participation) * shared - participation * mean_sent / way
+  return model, shared, own, sent
+
+
 def test_scaffold_follows_its_formulas(store):
   ids = list(store.client_ids)
   clipping_norm = 0.05
@@ -323,24 +346,9 @@ def test_scaffold_follows_its_formulas(store):
   )
   cohorts = [ids[:2], ids[1:], [ids[0], ids[2]], ids[:2]]
   found, state, kept = _run(process, cohorts)
-  # In NumPy. A batch of 28 has all examples of 4, 2 or 7 equally often.
+  # A batch of 28 has all examples of 4, 2 or 7 equally often.
   rows = dict(zip(ids, linear_models.PARTITION, strict=True))
-  way = 3 * one_client.RATE
-  model, shared = np.ones(3), np.zeros(3)
-  own = {each: np.zeros(3) for each in ids}
-  for cohort in cohorts:
-    sent = []
-    for each in cohort:
-      y = model.copy()
-      for _ in range(3):
-        gradient = linear_models.gradient(y, rows[each])
-        y = y - one_client.RATE * (gradient - own[each] + shared)
-      update = _clip(y - model, clipping_norm)
-      own[each] = own[each] - shared - update / way
-      sent.append(update)
-    mean_sent = np.mean(sent, axis=0)
-    model = model + mean_sent
-    shared = shared / 3 - 2 / 3 * mean_sent / way
+  model, shared, _, _ = _numpy_scaffold(rows, cohorts, 2 / 3, clipping_norm)
   np.testing.assert_allclose(found, model, rtol=1e-4, atol=1e-5)
   found_shared = state.client_work.made_of_releases[0][:, 0]
   np.testing.assert_allclose(found_shared, shared, rtol=1e-4, atol=1e-4)
@@ -356,16 +364,12 @@ def test_a_client_without_examples_has_the_loss_zero():
   process = _build(
     None, steps.Scaffold(1.0), batch_size=28, local_steps=3, seed=1
   )
-  rows = [*linear_models.PARTITION[:2], []]
+  rows = dict(enumerate([*linear_models.PARTITION[:2], np.arange(0)]))
   clients = [
-    tf.data.Dataset.from_tensor_slices(
-      {name: value[each] for name, value in linear_models.examples().items()}
-    )
-    for each in [rows[0], rows[1], slice(0)]
+    tf.data.Dataset.from_tensor_slices(linear_models.examples(each))
+    for each in rows.values()
   ]
   state, kept = process.initialize(), [np.zeros([3, 1], np.float32)] * 3
-  model, shared, own = np.ones(3), np.zeros(3), [np.zeros(3)] * 3
-  way = 3 * one_client.RATE
   for _ in range(4):
     given = [
       collections.OrderedDict(client=client, kept=[each])
@@ -373,20 +377,13 @@ def test_a_client_without_examples_has_the_loss_zero():
     ]
     output = process.next(state, given)
     state, (kept,) = output.state, output.metrics['client_work']['kept']
-    updates = []
-    for each, control in zip(rows, own, strict=True):
-      y = model.copy()
-      for _ in range(3):
-        gradient = linear_models.gradient(y, each) if len(each) else 0
-        y = y - one_client.RATE * (gradient - control + shared)
-      updates.append(y - model)
-    own = [c - shared - u / way for c, u in zip(own, updates, strict=True)]
-    model = model + np.mean(updates, axis=0)
-    shared = -np.mean(updates, axis=0) / way
+  model, _, own, sent = _numpy_scaffold(rows, [rows] * 4, 1.0)
   (found,) = process.get_model_weights(state).trainable
   np.testing.assert_allclose(found[:, 0], model, rtol=1e-4, atol=1e-5)
-  np.testing.assert_allclose(kept[:, :, 0], own, rtol=1e-4, atol=1e-4)
-  assert np.linalg.norm(updates[2]) > 1e-3
+  np.testing.assert_allclose(
+    kept[:, :, 0], [*own.values()], rtol=1e-4, atol=1e-4
+  )
+  assert np.linalg.norm(sent[2]) > 1e-3
 
 
 # Batches of 4 are all examples of a client of 4, and twice those of 2.
@@ -439,10 +436,6 @@ def test_a_round_that_diverges_does_not_change_what_a_client_keeps():
   assert before[0].all()
   state, after = run(state, 1e30, before)
   np.testing.assert_array_equal(after, before)
-
-
-def _clip(vector, clipping_norm):
-  return vector * min(1.0, clipping_norm / np.linalg.norm(vector))
 
 
 def test_measurements_stand_beside_what_is_kept(store, scaffold):

@@ -6,25 +6,18 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
+from tests import computations
 from tests.learning import linear_models
 from tff_clipping import learning, runtime
-
-
-class _AsyncContext(tff.framework.AsyncContext):
-  """Runs computations in this process, for `tff.program`."""
-
-  def __init__(self):
-    self._context = runtime.InProcessContext()
-
-  async def invoke(self, comp, arg):
-    return await asyncio.to_thread(self._context.invoke, comp, arg)
 
 
 def _train(process, client_ids, folder, num_rounds):
   """Trains by `train_model`; returns the models and the metrics released."""
   models = tff.program.MemoryReleaseManager()
   metrics = tff.program.MemoryReleaseManager()
-  context = tff.program.NativeFederatedContext(_AsyncContext())
+  context = tff.program.NativeFederatedContext(
+    computations.AsyncContext(runtime.InProcessContext())
+  )
   with tff.framework.get_context_stack().install(context):
     asyncio.run(
       tff.learning.programs.train_model(

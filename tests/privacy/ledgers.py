@@ -5,15 +5,10 @@ import pathlib
 import secrets
 
 from tests import noise_strategies
+from tests.privacy.paper import PAPER
 from tff_clipping import privacy
 
-SETTING = {
-  'num_clients': 1920,
-  'clients_per_round': 80,
-  'num_rounds': 20,
-  'target_delta': 1e-5,
-  'noise_multiplier': 1.5,
-}
+SETTING = {**PAPER, 'num_rounds': 20, 'noise_multiplier': 1.5}
 
 PLAN = privacy.PrivacyPlan(**SETTING)
 

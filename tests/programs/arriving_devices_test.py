@@ -72,7 +72,7 @@ def test_a_cohort_that_a_crash_cut_short_is_taken_anew(
   assert sampler_class(plan, _IDS, path, list).digest != before.digest
 
 
-def test_another_file_is_another_source_of_cohorts(
+def test_another_file_is_another_source_and_draws_come_once_in_their_order(
   tmp_path, plan, sampler_class
 ):
   first, second = (

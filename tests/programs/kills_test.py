@@ -27,6 +27,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from dp_accounting import pld
 
+from tests import computations, processes
+from tests.learning import linear_models
 from tests.programs import noised_scalar
 from tff_clipping import aggregators, learning, privacy, programs, runtime
 from tff_clipping.privacy import audit
@@ -44,10 +46,6 @@ _OF_KEPT_STATES = {
   'before the states': (programs.ClientStates, 'write', False),
   'after the states': (programs.ClientStates, 'write', True),
 }
-
-
-class _Killed(BaseException):  # noqa: N818
-  """Stands for a kill: nothing is done on the way out."""
 
 
 class _Run:
@@ -174,13 +172,6 @@ def _simulate_in_the_context_of_tff(run, *args):
     _simulate(run, *args)
 
 
-class _AsyncContext(tff.framework.AsyncContext):
-  """Runs computations in this process, for `tff.program`."""
-
-  async def invoke(self, comp, arg):
-    return _our_context().invoke(comp, arg)
-
-
 def _train_model(run, sampler, ledger, store, until, in_tff=False):
   private = _private(
     run,
@@ -189,7 +180,9 @@ def _train_model(run, sampler, ledger, store, until, in_tff=False):
     store,
     context=_context_of_tff() if in_tff else _our_context(),
   )
-  context = tff.program.NativeFederatedContext(_AsyncContext())
+  context = tff.program.NativeFederatedContext(
+    computations.AsyncContext(_our_context())
+  )
   with tff.framework.get_context_stack().install(context):
     asyncio.run(
       tff.learning.programs.train_model(
@@ -304,16 +297,9 @@ def _scaffold(folder):
   )
 
 
-def _linear_model():
-  return tff.learning.models.from_keras_model(
-    tf.keras.Sequential(
-      [tf.keras.layers.Dense(1, input_shape=(3,), kernel_initializer='zeros')]
-    ),
-    loss=tf.keras.losses.MeanSquaredError(),
-    input_spec=collections.OrderedDict(
-      x=tf.TensorSpec([None, 3]), y=tf.TensorSpec([None, 1])
-    ),
-  )
+_linear_model = linear_models.layers_fn(
+  lambda: [tf.keras.layers.Dense(1, kernel_initializer='zeros')]
+)
 
 
 def _keeping(folder):
@@ -373,15 +359,15 @@ def _kill(monkeypatch, run, stage, round_num):
   def killing(self, *args, **kwargs):
     is_there = any(type(arg) is int and arg == round_num for arg in args)
     if is_there and not is_done:
-      raise _Killed
+      raise processes.Killed
     result = call(self, *args, **kwargs)
     if is_there:
-      raise _Killed
+      raise processes.Killed
     return result
 
   with monkeypatch.context() as patch:
     patch.setattr(owner, name, killing)
-    with pytest.raises(_Killed):
+    with pytest.raises(processes.Killed):
       run.run()
 
 

@@ -12,6 +12,14 @@ from tff_clipping.mechanism import Mechanism
 
 IDS = tuple(str(i) for i in range(24))
 DELTA = 1e-3
+# Of a plan whose noise has the standard deviation c.
+UNIT_NOISE = dict(
+  num_clients=24,
+  clients_per_round=8,
+  num_rounds=8,
+  target_delta=DELTA,
+  noise_multiplier=1.0,
+)
 
 
 @functools.cache
@@ -28,17 +36,21 @@ def plan(num_rounds=12, **kwargs):
   )
 
 
-def measured(plan, **others):
-  """Returns what a private mean of a plan measures, with others beside it."""
-  record = Mechanism(
+def record(plan, clipping_norm=1.0):
+  """Returns the record of a private mean of a plan."""
+  return Mechanism(
     kind='gaussian',
-    clipping_norm=1.0,
+    clipping_norm=clipping_norm,
     noise_multiplier=plan.noise_multiplier,
     clients_per_round=plan.clients_per_round,
     public=('clipping_norm',),
   )
+
+
+def measured(plan, **others):
+  """Returns what a private mean of a plan measures, with others beside it."""
   return collections.OrderedDict(
-    mechanism=record.to_json(), clipping_norm=np.float32(1), **others
+    mechanism=record(plan).to_json(), clipping_norm=np.float32(1), **others
   )
 
 

@@ -13,30 +13,16 @@ import pandas as pd
 import pytest
 
 from tests.programs import noised_scalar, small_program
-from tests.programs.counted_rounds import Output, Run
+from tests.programs.counted_rounds import Output
 from tff_clipping import privacy
-from tff_clipping.mechanism import MECHANISM, Mechanism
+from tff_clipping.mechanism import MECHANISM
 from tff_clipping.privacy.calculator import ledger_main
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.programs.checks import records
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
 from tff_clipping.programs.training import round_metrics
 
-_PLAN = noised_scalar.plan()
-_RECORD = Mechanism(
-  kind='gaussian',
-  clipping_norm=0.5,
-  noise_multiplier=_PLAN.noise_multiplier,
-  clients_per_round=_PLAN.clients_per_round,
-  public=('clipping_norm',),
-)
-
-
-@pytest.fixture(name='run')
-def _run(tmp_path):
-  run = Run(tmp_path / 'run')
-  yield run
-  run.kill()
+_RECORD = noised_scalar.record(noised_scalar.plan(), clipping_norm=0.5)
 
 
 def _round(run, metrics, round_num=1):

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.computations import sum_of
 from tff_clipping import runtime
 from tff_clipping.runtime import graph_state
 
@@ -75,12 +76,7 @@ _NEW = [
 
 @pytest.mark.parametrize('function', [*_KEPT, *_NEW])
 def test_a_client_sees_nothing_of_another_or_of_an_earlier_round(function):
-  work = tff.tensorflow.computation(function, np.int64)
-
-  @tff.federated_computation(_CLIENTS)
-  def total(clients):
-    return tff.federated_sum(tff.federated_map(work, clients))
-
+  total = sum_of(tff.tensorflow.computation(function, np.int64))
   # One by one, each in a context of its own.
   alone = []
   for client in range(1, 7):

@@ -15,6 +15,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import processes
+from tests.computations import sum_of
 from tff_clipping import aggregators, runtime
 from tff_clipping.runtime import map_reduce, tensorflow_computation
 from tff_clipping.runtime.in_process import split_into_shards
@@ -94,14 +95,6 @@ def _total(dataset):
   return dataset.reduce(0, lambda s, batch: s + tf.reduce_sum(batch))
 
 
-def _sum_of(work):
-  """Returns the sum of what each client makes of its value."""
-  clients = tff.FederatedType(work.type_signature.parameter, tff.CLIENTS)
-  return tff.federated_computation(
-    lambda values: tff.federated_sum(tff.federated_map(work, values)), clients
-  )
-
-
 def _data_set_of(size):
   return tf.data.Dataset.range(size, output_type=tf.int32)
 
@@ -126,12 +119,12 @@ def _count_to(x):
     ),
     (_secure_sums, ([2**20, 123, 999, 0],), (1049698, 1049698, 698)),
     (
-      _sum_of(_length),
+      sum_of(_length),
       ([dict(name='abc', size=1), dict(size=2, name=b'de')],),
       8,
     ),
-    (_sum_of(_total), ([[np.arange(3, dtype=np.int32), [4]], []],), 7),
-    (_sum_of(_total), ([_data_set_of(4).batch(3)],), 6),
+    (sum_of(_total), ([[np.arange(3, dtype=np.int32), [4]], []],), 7),
+    (sum_of(_total), ([_data_set_of(4).batch(3)],), 6),
     (_count_to, (np.int64(3),), [dict(b=i, a=2 * i) for i in range(3)]),
   ],
 )
@@ -290,7 +283,7 @@ def test_threads_of_a_client_change_no_more_than_last_bits_and_end_no_later():
   def multiply(matrix):
     return tf.reduce_sum(matrix @ matrix)
 
-  comp = _sum_of(multiply)
+  comp = sum_of(multiply)
   values = list(np.random.default_rng(0).random([5, 300, 300], np.float32))
   results = []
   for threads in (1, 2):
@@ -328,14 +321,9 @@ def test_a_fork_computes_if_its_parent_has_not():
       os.waitpid(child, 0)
       print(add([1, 2]), flush=True)
   """)
-  result = subprocess.run(
-    [sys.executable, '-c', program],
-    capture_output=True,
-    text=True,
-    timeout=300,
-  )
-  assert result.returncode == 0, result.stderr
-  before, parent, after, _ = result.stdout.splitlines()
+  ended = processes.run_python('-c', program)
+  assert ended.code == 0, ended.errors
+  before, parent, after, _ = ended.output.splitlines()
   assert (before, parent) == ('7', '3')
   assert 'which this one was forked from' in after
 
@@ -396,7 +384,7 @@ def test_memory_layout_of_an_argument_does_not_matter(array):
   def weigh(matrix):
     return matrix * tf.range(12, dtype=tf.float32)[:, tf.newaxis][:3]
 
-  comp = _sum_of(weigh)
+  comp = sum_of(weigh)
   expected = 2 * _MATRIX * np.arange(3, dtype=np.float32)[:, np.newaxis]
   for _ in range(2):
     np.testing.assert_array_equal(comp([array, array]), expected)

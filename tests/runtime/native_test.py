@@ -1,7 +1,6 @@
 """The in-process context against TFF's native one, and where it gives up."""
 
 import contextlib
-import os
 import pathlib
 import pickle
 import subprocess
@@ -14,7 +13,6 @@ from tests import processes
 from tests.runtime import stock_processes
 
 _ROOT = pathlib.Path(__file__).parents[2]
-_QUIET = {**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'}
 
 
 @pytest.fixture(scope='module')
@@ -35,7 +33,6 @@ def results(tmp_path_factory):
         cwd=_ROOT,
         stdout=log,
         stderr=log,
-        env=_QUIET,
       )
       stack.enter_context(processes.ended_at_last(programs[path]))
     for path, program in programs.items():
@@ -101,7 +98,6 @@ def test_what_has_no_map_reduce_form_runs_and_leaves_no_process(tmp_path):
       # To a file: a worker that was left would keep a pipe open.
       stdout=output,
       stderr=output,
-      env=_QUIET,
     )
     with processes.ended_at_last(program):
       processes.wait_for(

@@ -9,6 +9,7 @@ import pytest
 from tasks.data import public
 from tasks.running import trained_model
 from tasks.running.folder import RunFolder
+from tests import processes
 from tests.tasks.small_runs import (
   DP_FED_AVG,
   read_json,
@@ -107,23 +108,16 @@ def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
     assert ledger.epsilon == plan.epsilon == plan.epsilon_after(10) <= 8.0
 
 
-class _Killed(BaseException):  # noqa: N818
-  """Stands for a kill: nothing is done on the way out."""
-
-
 @pytest.mark.slow
 def test_a_norm_from_a_run_before_is_said_by_the_resumed_run(
   tmp_path, cache_dir, monkeypatch
 ):
-  def kill(*args, **kwargs):
-    raise _Killed
-
   write_fed_avg(tmp_path / 'fed_avg', ['3.0,6'] * 2, partition='iid')
   blt = dict(mechanism='blt', sampling='min_separation')
   asked = dict(clipping_norm=None, clipping_norm_from=str(tmp_path / 'fed_avg'))
   with monkeypatch.context() as patch:
-    patch.setattr(privacy, 'PrivacyLedger', kill)
-    with pytest.raises(_Killed):
+    patch.setattr(privacy, 'PrivacyLedger', processes.kill)
+    with pytest.raises(processes.Killed):
       _run(tmp_path / 'run', cache_dir, **blt, **asked)
   # c comes as a number now.
   message = _run(tmp_path / 'run', cache_dir, **blt, clipping_norm=1.5).message
@@ -170,7 +164,7 @@ def test_a_killed_run_goes_on_with_its_plan_and_what_its_norm_has_cost(
   def kill(ledger, round_num, *args, **kwargs):
     # The outcome is saved.
     if round_num == 2:
-      raise _Killed
+      raise processes.Killed
     return charge(ledger, round_num, *args, **kwargs)
 
   before, folder = tmp_path / 'adaptive', tmp_path / 'run'
@@ -178,7 +172,7 @@ def test_a_killed_run_goes_on_with_its_plan_and_what_its_norm_has_cost(
   settings = dict(clipping_norm=None, clipping_norm_from=str(before))
   with monkeypatch.context() as patch:
     patch.setattr(privacy.PrivacyLedger, 'charge', kill)
-    with pytest.raises(_Killed):
+    with pytest.raises(processes.Killed):
       _run(folder, cache_dir, **settings)
   plan = privacy.read_plan(folder)
   described = read_json(folder / 'privacy.json')

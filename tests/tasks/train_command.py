@@ -8,32 +8,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from tests import processes
+from tests.processes import ROOT, Ended
 
-ROOT = pathlib.Path(__file__).parents[2]
+run = processes.run_python
+
 _SECONDS = 500.0
 
 # TensorFlow is imported once, in the process of which commands are forks.
 _FORKS = multiprocessing.get_context('forkserver')
 _FORKS.set_forkserver_preload(['tasks.running.run'])
-
-
-class Ended(NamedTuple):
-  """How a process ended: its exit code, and what it printed."""
-
-  code: int
-  output: str
-  errors: str
-
-
-def run(*command: str) -> Ended:
-  """Runs Python with these arguments, and returns how it ended."""
-  ended = subprocess.run(
-    [sys.executable, *command], cwd=ROOT, capture_output=True, text=True
-  )
-  return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
 def run_in(folder: pathlib.Path, *command: str) -> Ended:

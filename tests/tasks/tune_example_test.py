@@ -1,10 +1,8 @@
 """A test of the script that chooses settings by private runs."""
 
-import os
 import re
 import runpy
 import signal
-import subprocess
 import sys
 import types
 
@@ -29,37 +27,22 @@ def test_ctrl_c_ends_all_tries(tmp_path, monkeypatch):
 
 def test_the_command_of_its_docstring_finds_the_trainer():
   (command,) = re.findall(r'^  python (.*)$', _SCRIPT.read_text(), re.MULTILINE)
-  environment = {**os.environ}
-  environment.pop('PYTHONPATH', None)
-  ended = subprocess.run(
-    [sys.executable, *command.split()],
-    cwd=train_command.ROOT,
-    env=environment,
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+  ended = train_command.run(*command.split(), PYTHONPATH='')
   # There is no such file here.
-  assert ended.stderr.splitlines()[-1].endswith("directory: 'mine.npz'")
+  assert ended.errors.splitlines()[-1].endswith("directory: 'mine.npz'")
 
 
 @pytest.mark.slow
 def test_what_the_tries_cost_is_within_the_budget(tmp_path):
   your_own_page.write_files(tmp_path)
-  run = dict(
-    cwd=tmp_path,
-    env=train_command.environment(),
-    check=True,
-    capture_output=True,
-    text=True,
-  )
-  subprocess.run([sys.executable, 'make_data.py'], **run)
-  ended = subprocess.run(
-    [sys.executable, _SCRIPT, 'mine.npz', 'mine.py:create_model', 'tuning'],
-    **run,
-  )
-  (alone,) = re.findall(r'last run alone would be epsilon (\S+)', ended.stdout)
-  (together,) = re.findall(r'with the 4 tries it is (\S+)', ended.stdout)
+  train_command.run_in(tmp_path, sys.executable, 'make_data.py')
+  printed = train_command.run_in(
+    tmp_path,
+    *(sys.executable, _SCRIPT),
+    *('mine.npz', 'mine.py:create_model', 'tuning'),
+  ).output
+  (alone,) = re.findall(r'last run alone would be epsilon (\S+)', printed)
+  (together,) = re.findall(r'with the 4 tries it is (\S+)', printed)
   assert float(alone) < float(together)
   # All rounds together are the plan of 8, but for two digits.
   assert float(together) == pytest.approx(8, abs=0.02)

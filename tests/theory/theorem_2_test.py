@@ -4,16 +4,11 @@ import math
 
 import pytest
 
+from tests.privacy import paper
 from tff_clipping import privacy
 from tff_clipping.theory import theorem_2
 
-PAPER = {
-  'num_clients': 1920,
-  'clients_per_round': 80,
-  'num_rounds': 100,
-  'target_epsilon': 1.5,
-  'target_delta': 1e-5,
-}
+PAPER = {**paper.PAPER, 'num_rounds': 100, 'target_epsilon': 1.5}
 
 
 def test_stddev_by_hand():

@@ -31,9 +31,18 @@ def test_wide_noise_is_a_sum_of_two_from_a_table(stddev):
 def test_shares_are_as_private_as_one_draw():
   # Kairouz et al. 2021, Theorem 1: tau sqrt(d), for the least noise, the
   # clients that 32 bits count, and more elements than a grid takes.
-  log_tau = math.log(10 * 2**31) - 2 * math.pi**2 * 8.0**2 / 2
+  log_tau = math.log(10 * 2**31) - (math.pi * integers._MIN_STDDEV) ** 2
   num_elements = 2**33
-  assert num_elements * num_elements / 4 > 2**63
+  for bits in (None, 10):
+    with pytest.raises(ValueError, match='larger, or the value smaller'):
+      integers.choose_grid(
+        dim=num_elements,
+        clipping_norm=1.0,
+        noise_multiplier=1e-3,
+        min_clients=1,
+        max_clients=1,
+        bits=bits,
+      )
   assert log_tau + math.log(num_elements) / 2 < -590
 
 

@@ -10,7 +10,7 @@ from tff_clipping.aggregators.noise import rotation
 _SEED = tf.constant([3, 4], tf.int64)
 
 
-@pytest.mark.parametrize('dim', [1, 2, 8, 64, 128, 2048, 12, 20, 48, 640])
+@pytest.mark.parametrize('dim', [1, 2, 8, 64, 128, 2048, 4096, 12, 20, 48, 640])
 def test_it_is_a_hadamard_matrix_after_signs(dim):
   rotated = np.transpose(
     [
@@ -52,9 +52,3 @@ def test_it_is_turned_back(dim):
   np.testing.assert_allclose(back, vector, atol=1e-5)
   other = rotation.rotate_back(rotated, _SEED + 1).numpy()
   assert np.max(np.abs(other - vector)) > 0.1
-
-
-def test_one_large_element_is_spread():
-  vector = tf.one_hot(5, 4096)
-  rotated = rotation.rotate(vector, _SEED).numpy()
-  np.testing.assert_allclose(np.abs(rotated), 1 / 64, rtol=1e-5)

@@ -18,12 +18,8 @@ from tff_clipping.privacy import correlated_noise
 
 _SIZE = 200
 _STRATEGIES = {
-  'banded': correlated_noise.BandedStrategy(
-    num_rounds=12, coefficients=(1.0, 0.6, 0.4)
-  ),
-  'blt': correlated_noise.BufferedToeplitzStrategy(
-    num_rounds=12, scales=(0.4, 0.2), decays=(0.99, 0.4)
-  ),
+  'banded': noise_strategies.banded(12),
+  'blt': noise_strategies.two_buffers(12),
 }
 
 

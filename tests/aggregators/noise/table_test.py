@@ -29,10 +29,16 @@ def test_columns_give_the_probabilities_to_126_bits(stddev):
     assert 0 <= found[k] - weight * 2**126 // total <= allowed
 
 
+def _weights(stddev, num_weights):
+  """Returns the weights of the table, from 0, as floats."""
+  weights = table.gaussian_weights(stddev, num_weights)
+  return np.array([weight / weights[0] for weight in weights])
+
+
 @pytest.mark.parametrize('stddev', [3.0, 8.0])
 def test_distance_of_the_discrete_from_the_rounded_gaussian(stddev):
   k = np.arange(math.ceil(20 * stddev))
-  discrete = np.exp(-(k**2) / (2 * stddev**2))
+  discrete = _weights(stddev, k.size)
   discrete[0] /= 2
   discrete /= 2 * np.sum(discrete)
   upper = stats.norm.sf((k - 0.5) / stddev)
@@ -51,14 +57,15 @@ def test_a_sum_of_two_parts_is_a_discrete_gaussian(scale):
   k = np.arange(-2000, 2001)
 
   def law(stddev):
-    weights = np.exp(-(k**2) / (2.0 * stddev**2))
+    weights = _weights(stddev, 2001)[np.abs(k)]
     return weights / np.sum(weights)
 
   coarse = np.zeros(k.size)
   multiples = np.abs(k) * scale <= 2000
   coarse[k[multiples] * scale + 2000] = law(40.0)[multiples]
   both = np.convolve(coarse, law(float(scale)), 'same')
-  expected = law(scale * math.hypot(40.0, 1.0))
+  expected = np.exp(-(k**2) / (2 * scale**2 * (40.0**2 + 1)))
+  expected /= np.sum(expected)
   middle = np.abs(k) < 6 * 40
   ratio = both[middle] / expected[middle]
   inverse = scale**2 * (1 / (scale * 40.0) ** 2 + 1 / scale**2)

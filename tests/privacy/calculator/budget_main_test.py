@@ -3,15 +3,14 @@
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 
 import tff_clipping
+from tests import processes
 from tests.privacy.budget_commands import (
   ONE_ROUND,
   PAPER,
-  ROOT,
   ask,
   check_refused,
   run_here,
@@ -31,14 +30,8 @@ def test_commands_do_not_import_tensorflow(command, arguments, code):
     'slow = {"tensorflow", "tensorflow_federated", "matplotlib", "pandas"}\n'
     'sys.exit(str(slow & set(sys.modules)) if slow & set(sys.modules) else 0)\n'
   )
-  result = subprocess.run(
-    [sys.executable, '-c', program],
-    env={**os.environ, 'PYTHONPATH': str(ROOT)},
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-  assert result.returncode == 0, result.stderr
+  ended = processes.run_python('-c', program)
+  assert ended.code == 0, ended.errors
 
 
 def test_flags_may_come_from_a_file_and_have_an_exponent(capsys, tmp_path):

@@ -95,7 +95,7 @@ def test_clients_in_every_round_need_independent_noise(build):
 
 
 @pytest.mark.parametrize('min_separation', [24, 400])
-def test_ten_thousand_rounds(min_separation):
+def test_ten_thousand_rounds_have_a_quarter_of_the_error(min_separation):
   participation = correlated_noise.Participation(min_separation=min_separation)
   independent = correlated_noise.identity_strategy(num_rounds=10_000)
   for build in _BUILD:
@@ -132,14 +132,13 @@ def test_buffers_are_found_for_runs_of_all_kinds(
   num_rounds, min_separation, error
 ):
   # Rounding to `float32` may bring neither a decay to 1 nor the sum of the
-  # scales above 1, under the promotion rules of NumPy 1 and 2.
-  strategy = correlated_noise.blt_strategy(
+  # scales above 1, under the promotion rules of NumPy 1 and 2: they would be
+  # refused.
+  correlated_noise.blt_strategy(
     num_rounds=num_rounds,
     participation=correlated_noise.Participation(min_separation=min_separation),
     error=error,
   )
-  assert sum(strategy.scales) <= 1
-  assert all(decay < 1 for decay in strategy.decays)
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,13 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.learning import linear_models
 from tests.programs import noised_scalar, small_program
-from tests.programs.counted_rounds import Output, Run
+from tests.programs.counted_rounds import Output
 from tff_clipping import aggregators, learning, privacy
 from tff_clipping.programs.checks import process_checks
 
-_PLAN = privacy.PrivacyPlan(
-  num_clients=24,
-  clients_per_round=8,
-  num_rounds=8,
-  target_delta=1e-3,
-  noise_multiplier=1.0,
-)
+_PLAN = privacy.PrivacyPlan(**noised_scalar.UNIT_NOISE)
 
 
 def _independent():
@@ -114,9 +109,8 @@ def _state(work, untrained=0.0):
   ],
 )
 def test_a_round_that_changes_what_is_not_trained_is_charged_nothing(
-  after, tmp_path
+  after, run
 ):
-  run = Run(tmp_path / 'run')
   metrics = collections.OrderedDict(aggregator=noised_scalar.measured(run.plan))
   before = _state({'round_num': 3, 'learning_rate': 0.1})
   with pytest.raises(ValueError, match='nothing is charged'):
@@ -126,16 +120,11 @@ def test_a_round_that_changes_what_is_not_trained_is_charged_nothing(
   counted = _state({'round_num': 4, 'learning_rate': 0.1})
   run.round(1, before, lambda *_: Output(counted, metrics))
   assert run.ledger.num_releases == 1
-  run.kill()
 
 
-def _model_with(layer):
-  return tff.learning.models.from_keras_model(
-    tf.keras.Sequential([layer, tf.keras.layers.Dense(1)]),
-    loss=tf.keras.losses.MeanSquaredError(),
-    input_spec=collections.OrderedDict(
-      x=tf.TensorSpec([None, 2]), y=tf.TensorSpec([None, 1])
-    ),
+def _model_with(build_layer):
+  return linear_models.layers_fn(
+    lambda: [build_layer(), tf.keras.layers.Dense(1)], num_features=2
   )
 
 
@@ -157,7 +146,7 @@ def test_statistics_that_no_client_trains_are_warned_of(
   layer, is_warned, recwarn
 ):
   process = tff.learning.algorithms.build_unweighted_fed_avg(
-    lambda: _model_with(layer(input_shape=(2,))),
+    _model_with(layer),
     tff.learning.optimizers.build_sgdm(0.1),
     model_aggregator=_independent(),
   )
@@ -168,9 +157,7 @@ def test_statistics_that_no_client_trains_are_warned_of(
 def test_frozen_layers_of_our_processes_are_not_warned_of(recwarn):
   # What steps change besides, `build_fed_avg` has refused.
   process = learning.build_fed_avg(
-    lambda: _model_with(
-      tf.keras.layers.Dense(3, trainable=False, input_shape=(2,))
-    ),
+    _model_with(lambda: tf.keras.layers.Dense(3, trainable=False)),
     local_steps=1,
     batch_size=1,
     client_learning_rate=0.1,

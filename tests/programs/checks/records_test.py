@@ -7,31 +7,20 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
+from tests.programs import noised_scalar
 from tff_clipping import aggregators, privacy
 from tff_clipping.aggregators.server_noise import strategy_digest
 from tff_clipping.mechanism import ADAPTS, Mechanism
 from tff_clipping.programs.checks import records
 
-_PLAN = privacy.PrivacyPlan(
-  num_clients=24,
-  clients_per_round=8,
-  num_rounds=8,
-  target_delta=1e-3,
-  noise_multiplier=1.0,
-)
+_PLAN = privacy.PrivacyPlan(**noised_scalar.UNIT_NOISE)
 _NOISE = _PLAN.aggregator_parameters._asdict()
 _FIXED_SIZE = dataclasses.replace(_PLAN, sampling='fixed_size')
 _STRATEGY = privacy.blt_strategy(
   num_rounds=8, participation=privacy.Participation(min_separation=3)
 )
 _CORRELATED_PLAN = privacy.CorrelatedNoisePlan(
-  num_clients=24,
-  clients_per_round=8,
-  num_rounds=8,
-  target_delta=1e-3,
-  noise_multiplier=1.0,
-  strategy=_STRATEGY,
-  min_separation=3,
+  **noised_scalar.UNIT_NOISE, strategy=_STRATEGY, min_separation=3
 )
 _GAUSSIAN = Mechanism(
   kind='gaussian', clipping_norm=0.5, noise_multiplier=1.0, clients_per_round=8

@@ -1,7 +1,7 @@
 """Tests of the store of what clients keep."""
 
 import hashlib
-import json
+import re
 import shutil
 
 import numpy as np
@@ -193,7 +193,11 @@ def test_others_cannot_read_it(states, tmp_path):
   for path in (folder, *folder.glob('round_*')):
     assert path.stat().st_mode & 0o077 == 0
   # No id stands in it.
-  assert 'b/../c' not in json.dumps([str(p) for p in folder.rglob('*')])
+  files = [path for path in folder.rglob('*') if path.is_file()]
+  assert not any(b'b/../c' in path.read_bytes() for path in files)
+  versions = {path.name for path in files} - {'states.json', 'round.json'}
+  assert len(versions) == 3
+  assert all(re.fullmatch('[0-9a-f]{64}', name) for name in versions)
 
 
 def test_bad_arguments_are_refused(states, tmp_path):

@@ -4,14 +4,13 @@ import collections
 import pathlib
 import shutil
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests import computations, processes
 from tff_clipping import runtime, storage_errors
 from tff_clipping.programs.clients import client_store, store_files
 
@@ -204,10 +203,7 @@ def test_a_damaged_client_ends_the_round_with_its_name(tmp_path):
   def count(client_id):
     return tf.shape(store.read_client(client_id)['y'])[0]
 
-  @tff.federated_computation(tff.FederatedType(np.str_, tff.CLIENTS))
-  def count_all(client_ids):
-    return tff.federated_sum(tff.federated_map(count, client_ids))
-
+  count_all = computations.sum_of(count)
   context = runtime.InProcessContext()
   with tff.framework.get_context_stack().install(context):
     assert count_all(['00001', '00002']) == 2
@@ -286,10 +282,8 @@ client_store.write_client_store(
 
 @pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_no_store(tmp_path):
-  killed = subprocess.run(
-    [sys.executable, '-c', _KILLED_WRITER, tmp_path], capture_output=True
-  )
-  assert killed.returncode == -signal.SIGKILL
+  killed = processes.run_python('-c', _KILLED_WRITER, str(tmp_path))
+  assert killed.code == -signal.SIGKILL
   (left,) = tmp_path.iterdir()
   assert left.name.startswith('.')
   # The next writer tidies up, whatever it writes.

@@ -12,6 +12,7 @@ import types
 import numpy as np
 import pytest
 
+from tests import processes
 from tests.programs import keeping, noised_scalar
 from tests.programs.counted_rounds import FIRST, Output, Run
 from tff_clipping import privacy
@@ -25,17 +26,6 @@ from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.storage_errors import StorageError
 
 
-class _Killed(BaseException):  # noqa: N818
-  """Stands for a kill: nothing is done on the way out."""
-
-
-@pytest.fixture(name='run')
-def _run(tmp_path):
-  run = Run(tmp_path / 'run')
-  yield run
-  run.kill()
-
-
 @pytest.fixture(name='allocated')
 def _allocated(tmp_path):
   """A run whose rounds cannot be drawn anew."""
@@ -45,15 +35,11 @@ def _allocated(tmp_path):
   run.kill()
 
 
-def _killed(*args, **kwargs):
-  raise _Killed
-
-
 def _kill_before_the_charge(run, round_num, state, monkeypatch):
   """Lets a round be saved, and kills the program before the charge."""
   with monkeypatch.context() as patch:
-    patch.setattr(privacy.PrivacyLedger, 'charge', _killed)
-    with pytest.raises(_Killed):
+    patch.setattr(privacy.PrivacyLedger, 'charge', processes.kill)
+    with pytest.raises(processes.Killed):
       run.round(round_num, state)
   run.kill()
 
@@ -93,7 +79,7 @@ def _full_disk(*args, **kwargs):
 @pytest.mark.parametrize(
   ('charge', 'error', 'message'),
   [
-    (_killed, _Killed, None),
+    (processes.kill, processes.Killed, None),
     (_full_disk, StorageError, 'The ledger could not .* No space'),
   ],
 )

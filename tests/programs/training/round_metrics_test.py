@@ -8,25 +8,18 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.learning import linear_models
 from tff_clipping import aggregators, privacy, programs
 from tff_clipping.mechanism import Mechanism
 from tff_clipping.programs.training import round_metrics
 
 _IDS = ('0', '1', '2', '3')
-_SPEC = collections.OrderedDict(
-  x=tf.TensorSpec([None, 2], tf.float32), y=tf.TensorSpec([None, 1], tf.float32)
+# Zero, since a drawn model can be so near to the answer that a client's update
+# is shorter than the threshold.
+_model_fn = linear_models.layers_fn(
+  lambda: [tf.keras.layers.Dense(1, kernel_initializer='zeros')],
+  num_features=2,
 )
-
-
-def _model_fn():
-  # Zero, since a drawn model can be so near to the answer that a client's
-  # update is shorter than the threshold.
-  layer = tf.keras.layers.Dense(1, input_shape=(2,), kernel_initializer='zeros')
-  return tff.learning.models.from_keras_model(
-    tf.keras.Sequential([layer]),
-    loss=tf.keras.losses.MeanSquaredError(),
-    input_spec=_SPEC,
-  )
 
 
 def _client(client_id):

@@ -62,32 +62,26 @@ def test_a_process_that_does_not_measure_updates_is_named(tmp_path):
     records.measure(done)
 
 
-def test_where_another_rule_clips_there_is_no_factor(tmp_path):
-  records = UpdateRecords(tmp_path, rounds=[0], clipping_norm=math.nan)
-  assert _watch(records, _round(1, 'ab', [1, 2], [10, 20])) == {}
-  factors = pd.read_csv(tmp_path / 'round_00000.csv')['clip_factor']
-  assert factors.isna().all()
+_HALF = {'clipped_fraction': 0.5}
 
 
-def test_an_empty_cohort_has_no_share(tmp_path):
-  records = UpdateRecords(tmp_path, rounds=[0], clipping_norm=1.0)
-  assert _watch(records, _round(1, [], [], [])) == {}
+@pytest.mark.parametrize(
+  ('clipping_norm', 'norms', 'client_work', 'share', 'factors'),
+  [
+    (math.nan, [1, 2], {}, {}, [math.nan, math.nan]),
+    (1.0, [], {}, {}, []),
+    (1.0, [math.nan, 0.5], {}, _HALF, [math.nan, 1]),
+    (2.0, [1, 1], {'model_norm': np.float32([8, 1])}, _HALF, [0.25, 1]),
+  ],
+  ids=['another rule', 'an empty cohort', 'not finite', 'models are clipped'],
+)
+def test_share_and_factors_of_what_is_clipped(
+  tmp_path, clipping_norm, norms, client_work, share, factors
+):
+  records = UpdateRecords(tmp_path, rounds=[0], clipping_norm=clipping_norm)
+  cohort = ['a', 'b'][: len(norms)]
+  done = _round(1, cohort, norms, norms, **client_work)
+  assert _watch(records, done) == share
   table = pd.read_csv(tmp_path / 'round_00000.csv')
-  assert table['client_id'].tolist() == ['mean']
-
-
-def test_an_update_that_is_not_finite_counts_as_clipped(tmp_path):
-  records = UpdateRecords(tmp_path, rounds=[], clipping_norm=1.0)
-  added = _watch(records, _round(1, 'ab', [math.nan, 0.5], [math.nan, 1]))
-  assert added == {'clipped_fraction': 0.5}
-
-
-def test_where_models_are_clipped_the_factor_is_the_models(tmp_path):
-  records = UpdateRecords(tmp_path, rounds=[0], clipping_norm=2.0)
-  model_norm = np.array([8, 1], np.float32)
-  added = _watch(
-    records, _round(1, 'ab', [1, 1], [10, 20], model_norm=model_norm)
-  )
-  assert added == {'clipped_fraction': 0.5}
-  table = pd.read_csv(tmp_path / 'round_00000.csv')
-  assert table['clip_factor'].tolist()[:2] == [0.25, 1]
+  assert table['client_id'].tolist() == [*cohort, 'mean']
+  np.testing.assert_array_equal(table['clip_factor'], [*factors, math.nan])

@@ -17,7 +17,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
-from tests import noise_strategies, processes
+from tests import computations, noise_strategies, processes
 from tests.learning import linear_models
 from tests.runtime.ray import rounds
 from tff_clipping import aggregators, learning, runtime
@@ -176,9 +176,7 @@ def test_a_client_that_hangs_is_run_again(context, tmp_path, caplog):
     name = tf.strings.join([str(tmp_path), '/client_', tf.strings.as_string(x)])
     return tf.strings.to_number(tf.io.read_file(name), tf.int32)
 
-  @tff.federated_computation(_INT_CLIENTS)
-  def comp(values):
-    return tff.federated_sum(tff.federated_map(work, values))
+  comp = computations.sum_of(work)
 
   def mend():
     """Brings the disk back once the worker has been given up."""
@@ -205,11 +203,7 @@ def test_a_worker_keeps_as_many_computations_as_a_process(context, monkeypatch):
     def multiply(x):
       return factor * x
 
-    @tff.federated_computation(_INT_CLIENTS)
-    def comp(values):
-      return tff.federated_sum(tff.federated_map(multiply, values))
-
-    return tff.framework.serialize_computation(comp)
+    return tff.framework.serialize_computation(computations.sum_of(multiply))
 
   del context
   monkeypatch.setattr(in_process, 'MAX_COMPILED', 2)

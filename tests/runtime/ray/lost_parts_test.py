@@ -42,7 +42,6 @@ def programs(tmp_path_factory):
         text=True,
         env={
           **os.environ,
-          'TF_CPP_MIN_LOG_LEVEL': '3',
           # Of a minute that Ray would wait for it.
           'RAY_gcs_rpc_server_reconnect_timeout_s': '5',
         },
@@ -79,7 +78,7 @@ def printed(tmp_path_factory):
     cwd=_ROOT,
     capture_output=True,
     text=True,
-    env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3', 'OMP_NUM_THREADS': '1'},
+    env={**os.environ, 'OMP_NUM_THREADS': '1'},
     timeout=900,
   )
   assert result.returncode == 0, result.stdout + result.stderr

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests import computations
 from tff_clipping import runtime
 
 # Their sum depends on the order in which they are added up.
@@ -34,11 +35,7 @@ def build_slow_sum(folder: pathlib.Path, seconds: float):
       )[0]
     return x + 0 * tf.cast(end - start, tf.float32)
 
-  @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
-  def comp(values):
-    return tff.federated_sum(tff.federated_map(work, values))
-
-  return comp
+  return computations.sum_of(work)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import os
+import stat
 
 import numpy as np
 import pytest
@@ -88,12 +89,15 @@ def test_the_digest_is_of_every_example_and_of_whose_it_is():
   assert before != moved.compute_digest()
 
 
-def test_the_client_store_is_for_those_whom_the_umask_lets_in(tmp_path):
-  before = os.umask(0o077)
+@pytest.mark.parametrize('umask', [0o077, 0o022])
+def test_the_client_store_is_for_those_whom_the_umask_lets_in(tmp_path, umask):
+  before = os.umask(umask)
   try:
     _task(10).write_client_store(tmp_path / 'cache')
   finally:
     os.umask(before)
   paths = list((tmp_path / 'cache').rglob('*'))
   assert paths
-  assert not any(path.stat().st_mode & 0o077 for path in paths)
+  for path in paths:
+    usual = 0o777 if path.is_dir() else 0o666
+    assert stat.S_IMODE(path.stat().st_mode) == usual & ~umask

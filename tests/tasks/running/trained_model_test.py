@@ -65,7 +65,7 @@ def test_an_own_model_with_frozen_layers_is_loaded_by_its_name_or_by_keras(
   model = names['create_model']((28, 28, 1), 10)
   model.load_weights(tmp_path / 'run' / 'model.weights.h5')
   assert _accuracy(model) == last
-  with pytest.raises(ValueError):
+  with pytest.raises(ValueError, match='Shape mismatch'):
     trained_model.load(tmp_path / 'run', names['create_wider'])
 
 

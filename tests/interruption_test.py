@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests import processes
 from tff_clipping.interruption import (
   Interrupted,
   Interruption,
@@ -20,22 +21,21 @@ from tff_clipping.interruption import (
 def test_a_signal_is_raised_with_its_exit_code(signum, exit_code):
   interruption = Interruption()
   # The tests themselves may run under nohup, or behind a shell's `&`.
-  before = signal.signal(signum, signal.default_int_handler)
-  try:
-    with pytest.raises(Interrupted) as e, interruption.catch():
-      os.kill(os.getpid(), signum)
-  finally:
-    signal.signal(signum, before)
+  with (
+    processes.handled_by(signum, signal.default_int_handler),
+    pytest.raises(Interrupted) as e,
+    interruption.catch(),
+  ):
+    os.kill(os.getpid(), signum)
   assert e.value.exit_code == exit_code
 
 
 def test_a_program_under_nohup_does_not_end_with_its_terminal():
-  before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-  try:
-    with Interruption().catch():
-      os.kill(os.getpid(), signal.SIGHUP)
-  finally:
-    signal.signal(signal.SIGHUP, before)
+  with (
+    processes.handled_by(signal.SIGHUP, signal.SIG_IGN),
+    Interruption().catch(),
+  ):
+    os.kill(os.getpid(), signal.SIGHUP)
 
 
 def test_a_shielded_body_finishes_first():
