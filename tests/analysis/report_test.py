@@ -512,7 +512,7 @@ _SPLIT = '4 clients, 20 to 777 examples'
     ),
   ],
 )
-def test_what_a_report_says_it_says_once(write, runs, said, unsaid):
+def test_a_report_says_what_holds_and_promises_once(write, runs, said, unsaid):
   text = write(**runs)
   for words in said:
     assert words in text

@@ -39,7 +39,7 @@ command_line.run(main)
 
 
 def test_a_warning_is_a_line_and_stands_once():
-  ended = train_command.run('-c', _COMMAND)
+  ended = processes.run_python('-c', _COMMAND)
   assert ended.code == 3
   assert ended.errors.count('is small') == 1
   assert 'Warning: --num_clients is small\n' in ended.errors
@@ -55,7 +55,7 @@ def test_a_warning_is_a_line_and_stands_once():
   ],
 )
 def test_arguments_that_are_no_flags_are_one_line(argument, text):
-  ended = train_command.run('-c', _COMMAND, argument)
+  ended = processes.run_python('-c', _COMMAND, argument)
   assert ended.code == 2
   assert text in ended.errors
   assert len(ended.errors.splitlines()) == 1
@@ -177,7 +177,7 @@ command_line.run(main)
 @pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize('way', ['lost', 'another', 'error'])
 def test_a_signal_whose_exception_is_lost_ends_the_command(way, signum):
-  ended = train_command.run(
+  ended = processes.run_python(
     '-c', _INTERRUPTED, f'--way={way}', f'--signum={signum:d}'
   )
   assert ended.code == 128 + signum

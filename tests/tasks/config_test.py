@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import flags
 
 from tasks import config, train
-from tests.tasks import train_command
+from tests import processes
 from tests.tasks.small_runs import FED_AVG
 
 _DEMO = '--flagfile=tasks/flagfiles/demo/fed_avg.flags'
@@ -197,14 +197,14 @@ def test_what_is_missing_or_wrong_is_named(arguments, words):
 
 
 def test_help_lists_the_flags_in_groups():
-  ended = train_command.run('-m', 'tasks.train', '--help')
+  ended = processes.run_python('-m', 'tasks.train', '--help')
   assert ended.code == 0
   places = [ended.output.index(f'\n{group}:') for group in config.GROUPS]
   assert places == sorted(places)
 
 
 def test_settings_are_printed_without_training(tmp_path):
-  ended = train_command.run(
+  ended = processes.run_python(
     *('-m', 'tasks.train', _DEMO, '--print_settings'),
     f'--output_dir={tmp_path / "run"}',
   )
@@ -215,7 +215,7 @@ def test_settings_are_printed_without_training(tmp_path):
 
 
 def test_settings_that_do_not_go_together_are_not_printed():
-  ended = train_command.run(
+  ended = processes.run_python(
     *('-m', 'tasks.train', _DEMO, '--print_settings', '--clipping_norm=3'),
   )
   assert (ended.code, ended.output) == (2, '')

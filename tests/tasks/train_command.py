@@ -13,8 +13,6 @@ from typing import Any
 from tests import processes
 from tests.processes import ROOT, Ended
 
-run = processes.run_python
-
 _SECONDS = 500.0
 
 # TensorFlow is imported once, in the process of which commands are forks.

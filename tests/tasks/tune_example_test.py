@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tasks import own_run
+from tests import processes
 from tests.tasks import train_command, your_own_page
 from tff_clipping.interruption import Interrupted
 
@@ -27,7 +28,7 @@ def test_ctrl_c_ends_all_tries(tmp_path, monkeypatch):
 
 def test_the_command_of_its_docstring_finds_the_trainer():
   (command,) = re.findall(r'^  python (.*)$', _SCRIPT.read_text(), re.MULTILINE)
-  ended = train_command.run(*command.split(), PYTHONPATH='')
+  ended = processes.run_python(*command.split(), PYTHONPATH='')
   # There is no such file here.
   assert ended.errors.splitlines()[-1].endswith("directory: 'mine.npz'")
 

@@ -1,6 +1,7 @@
 """Tests of tff_clipping.privacy.ledger.ledger."""
 
 import dataclasses
+import datetime
 import hashlib
 import json
 import math
@@ -29,6 +30,7 @@ def test_a_charge_is_in_the_file_with_the_epsilon_so_far(path):
     assert header['plan'] == privacy.plan_to_json(PLAN)
     assert (line['round_num'], line['num_releases']) == (7, 1)
     assert line['epsilon'] == ledger.epsilon == PLAN.epsilon_after(1)
+    assert datetime.datetime.fromisoformat(line['time']).utcoffset() is not None
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     assert ledger.charge(8, new_id()) == PLAN.epsilon_after(2)
     assert (ledger.num_releases, ledger.rounds) == (2, [7, 8])

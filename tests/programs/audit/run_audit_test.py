@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_federated as tff
 
+from tests.learning import linear_models
 from tff_clipping import aggregators, learning
 from tff_clipping.privacy import PrivacyPlan, Relation, audit
 from tff_clipping.privacy.audit import trade_off
@@ -166,21 +166,6 @@ def test_missing_release_raises(tmp_path):
     run.write()
 
 
-def _model_fn():
-  inputs = tf.keras.Input((15,))
-  return tff.learning.models.from_keras_model(
-    tf.keras.Model(
-      inputs, tf.keras.layers.Dense(4, kernel_initializer='zeros')(inputs)
-    ),
-    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    input_spec={
-      'x': tf.TensorSpec([None, 15]),
-      'y': tf.TensorSpec([None], tf.int32),
-    },
-  )
-
-
-@pytest.mark.slow
 def test_a_process_that_measures_no_products_is_named(tmp_path):
   run = _run_audit(tmp_path, _plan(), _canaries())
   # Aggregators without measurements measure ().
@@ -220,8 +205,13 @@ def test_training_program_is_audited(tmp_path):
     )
     for claimed in (0.5, 20.0)
   )
+  model_fn = linear_models.layers_fn(
+    lambda: [tf.keras.layers.Dense(4, kernel_initializer='zeros')],
+    num_features=15,
+    is_classifier=True,
+  )
   process = learning.build_fed_avg(
-    learning.add_canaries(_model_fn, canaries, gradient_norm=250.0),
+    learning.add_canaries(model_fn, canaries, gradient_norm=250.0),
     local_steps=2,
     batch_size=2,
     client_learning_rate=0.1,

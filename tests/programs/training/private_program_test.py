@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests import processes
+from tests.learning import linear_models
 from tff_clipping import aggregators, learning, privacy, programs
 from tff_clipping.aggregators.noise import keys as noise_keys
 from tff_clipping.privacy.ledger import ledger_file
@@ -28,31 +30,35 @@ def _examples():
   return {'x': x, 'y': (x.sum(axis=1) > 0).astype(np.int32)}
 
 
+def _layers():
+  return [tf.keras.layers.Dense(2, kernel_initializer='zeros')]
+
+
 def _keras_model():
-  inputs = tf.keras.Input((3,))
-  outputs = tf.keras.layers.Dense(2, kernel_initializer='zeros')(inputs)
-  return tf.keras.Model(inputs, outputs)
+  return tf.keras.Sequential([tf.keras.Input((3,)), *_layers()])
+
+
+_MODEL_FN = linear_models.layers_fn(_layers, is_classifier=True)
 
 
 def _loss():
   return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-def _model_fn():
-  return tff.learning.models.from_keras_model(
-    _keras_model(),
-    loss=_loss(),
-    input_spec={
-      'x': tf.TensorSpec([None, 3]),
-      'y': tf.TensorSpec([None], tf.int32),
-    },
-  )
-
-
 def _evaluate(weights):
   return dict(
     test_accuracy=0.5, test_loss=float(np.square(weights.trainable[0]).sum())
   )
+
+
+def _ending(round_num, error=KeyboardInterrupt):
+  """Returns a watcher that ends the program after a round."""
+
+  def end(metrics):
+    if metrics['round_num'] == round_num:
+      raise error
+
+  return programs.AfterRounds(end)
 
 
 @pytest.fixture(scope='module')
@@ -65,7 +71,7 @@ def store(tmp_path_factory):
   )
 
 
-def _build(folder, clients, model_fn=_model_fn, **kwargs):
+def _build(folder, clients, model_fn=_MODEL_FN, **kwargs):
   settings = dict(
     **_BUDGET,
     **_WORK,
@@ -78,7 +84,7 @@ def _build(folder, clients, model_fn=_model_fn, **kwargs):
 
 def _build_process(plan, store):
   return learning.build_fed_avg(
-    _model_fn,
+    _MODEL_FN,
     **_WORK,
     model_aggregator=aggregators.dp_mean_factory(
       clipping_norm=_CLIPPING_NORM,
@@ -148,19 +154,12 @@ def _process(store):
 def test_a_run_that_is_done_does_nothing_and_a_killed_one_goes_on(
   tmp_path, store, process, monkeypatch
 ):
-  class Killed(BaseException):  # noqa: N818
-    pass
-
-  def kill(metrics):
-    if metrics['round_num'] == 3:
-      raise Killed
-
   monkeypatch.setattr(learning, 'build_fed_avg', lambda *_, **__: process)
   folder = tmp_path / 'run'
   # Before a round was charged, what it is made of may change.
   _build(folder, store, clipping_norm=0.7)
-  with pytest.raises(Killed):
-    _build(folder, store, watchers=[programs.AfterRounds(kill)]).run()
+  with pytest.raises(processes.Killed):
+    _build(folder, store, watchers=[_ending(3, processes.Killed)]).run()
   program = _build(folder, store)
   first = program.run()
   again = _build(folder, store).run()
@@ -207,12 +206,8 @@ def test_client_data_and_a_keras_model_are_taken_as_they_are(tmp_path):
 
 @pytest.mark.slow
 def test_what_clients_keep_is_kept_in_the_folder(tmp_path, store):
-  def stop(metrics):
-    if metrics['round_num'] == 2:
-      raise KeyboardInterrupt
-
   step = learning.steps.Scaffold(_P / _N, clipping_norm=_CLIPPING_NORM)
-  for watchers in ([programs.AfterRounds(stop)], []):
+  for watchers in ([_ending(2)], []):
     program = _build(tmp_path, store, local_step=step, watchers=watchers)
     if watchers:
       with pytest.raises(KeyboardInterrupt):
@@ -411,12 +406,8 @@ def test_a_run_whose_outcomes_are_lost_begins_anew_as_its_error_says(
 ):
   monkeypatch.setattr(learning, 'build_fed_avg', lambda *_, **__: process)
 
-  def stop(metrics):
-    if metrics['round_num'] == 2:
-      raise KeyboardInterrupt
-
   with pytest.raises(KeyboardInterrupt):
-    _build(tmp_path, store, watchers=[programs.AfterRounds(stop)]).run()
+    _build(tmp_path, store, watchers=[_ending(2)]).run()
   for path in (tmp_path / 'checkpoints').iterdir():
     path.unlink()
   with pytest.raises(programs.StorageError, match='with `start_over=True`'):

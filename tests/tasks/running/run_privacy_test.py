@@ -13,8 +13,8 @@ from tasks.data import own
 from tasks.data.partitions import PartitionConfig
 from tasks.running.folder import RunFolder
 from tasks.running.run_privacy import RunPrivacy, find_caveats
+from tests import processes
 from tests.privacy.ledgers import charge
-from tests.tasks import train_command
 from tests.tasks.small_runs import DP_FED_AVG
 from tff_clipping import aggregators, privacy
 from tff_clipping.privacy.accounting import rounding
@@ -93,7 +93,7 @@ def test_what_takes_the_guarantee_away_is_said(changes, others, words):
 
 
 def test_nothing_takes_the_guarantee_from_the_last_run_of_the_demo():
-  ended = train_command.run(
+  ended = processes.run_python(
     *('-m', 'tasks.train', '--print_settings'),
     '--flagfile=tasks/flagfiles/demo/private.flags',
   )
