@@ -388,14 +388,15 @@ def _together(table: pd.DataFrame) -> list[str]:
   told = []
   is_private = table['is_private'] & table['noise_clients_per_round'].isna()
   for _, own in table[is_private].groupby('population', sort=False):
-    has_ledger = own['files'].map(lambda run: run.ledger is not None)
-    ledgers = [run.ledger for run in own.loc[has_ledger, 'files']]
+    ledgers = [run.ledger for run in own['files'] if run.ledger is not None]
+    errors = [run.ledger_error for run in own['files'] if run.ledger_error]
     texts = [spending.describe_ledgers(ledgers)]
-    if len(own) > 1 and ledgers and not has_ledger.all():
-      names_of = '; '.join(own.index[~has_ledger])
-      texts.append(
-        f'What {names_of} spent is not known: no ledger can be read.'
-      )
+    if errors and len(own) > 1:
+      texts = [f'What they cost together is not known: {errors[0]}']
+    lacks = own['files'].map(lambda run: not (run.ledger or run.ledger_error))
+    if len(own) > 1 and lacks.any() and not lacks.all():
+      names_of = '; '.join(own.index[lacks])
+      texts.append(f'What {names_of} spent is not known: there is no ledger.')
     if text := ' '.join(filter(None, texts)):
       data = own['data'].iloc[0] or 'these clients'
       told.append(f'All private runs on {data}: {text}')

@@ -145,6 +145,7 @@ class Run:
     notes: What is missing or cut off, a phrase each.
     ledger: The ledger, which has charged all planned rounds where what was
       released ended the run; None where none can be read.
+    ledger_error: Why the ledger that is there cannot be read, or ''.
   """
 
   config: Mapping[str, Any]
@@ -155,6 +156,7 @@ class Run:
   metric: Metric = Metric()
   notes: tuple[str, ...] = ()
   ledger: privacy_lib.LedgerContents | None = None
+  ledger_error: str = ''
 
   @property
   def settings(self) -> dict[str, Any]:
@@ -291,15 +293,16 @@ def read_folder(directory: pathlib.Path) -> Run:
   rounds = _read_rounds(table, metric, notes)
   num_rounds = int(rounds['round_num'].max()) if len(rounds) else 0
   config['experiment'].setdefault('num_rounds', num_rounds)
-  is_ended = _is_ended_by_releases(directory / 'result.json')
-  privacy, ledger = _read_privacy(directory, config, is_ended, notes)
+  ledger, ledger_error = _read_ledger(directory)
+  privacy = _read_privacy(directory, config, ledger, ledger_error, notes)
   if not privacy and config['experiment'].get('noise_clients_per_round'):
-    privacy = _measured_noise(table)
+    privacy = _measured_noise(table, config)
   return Run(
     config=config,
     metric=metric,
     rounds=rounds,
     ledger=ledger,
+    ledger_error=ledger_error,
     privacy=privacy,
     updates=_read_updates(directory / 'updates', notes),
     audits=_read_audit(directory / 'audit' / 'audit.json', notes),
@@ -408,11 +411,15 @@ def _with_numbers(
     raise NotARunError(f'{file} must hold numbers: {error}') from error
 
 
-def _measured_noise(table: pd.DataFrame | None) -> dict[str, float]:
+def _measured_noise(
+  table: pd.DataFrame | None, config: Mapping[str, Any]
+) -> dict[str, float]:
   """The noise multiplier of a run without a plan, if it measured its noise."""
   columns = ['aggregator/noise_stddev', 'aggregator/clipping_norm']
   if table is None or not {*columns} <= {*table}:
     return {}
+  if config['experiment'].get('clipping') == 'adaptive':
+    return {}  # The noise of the sum is a part of it.
   measured = table[columns].dropna()
   if measured.empty:
     return {}
@@ -420,54 +427,65 @@ def _measured_noise(table: pd.DataFrame | None) -> dict[str, float]:
   return {'noise_multiplier': float(stddev / norm)}
 
 
+def _read_ledger(
+  directory: pathlib.Path,
+) -> tuple[privacy_lib.LedgerContents | None, str]:
+  """The ledger of a run, if there is one, and why it cannot be read."""
+  path = directory / 'ledger.jsonl'
+  if not path.is_file():
+    return None, ''
+  try:
+    with warnings.catch_warnings():
+      # The run has said what is unusual of its δ.
+      warnings.simplefilter('ignore')
+      ledger = privacy_lib.read_ledger(path)
+  except (OSError, ValueError) as error:
+    return None, str(error)
+  if _is_ended_by_releases(directory / 'result.json'):
+    # The epsilon of the rounds that were run is no guarantee.
+    ledger = spending.as_planned(ledger)
+  return ledger, ''
+
+
 def _read_privacy(
   directory: pathlib.Path,
   config: Mapping[str, Any],
-  is_ended: bool,
+  ledger: privacy_lib.LedgerContents | None,
+  ledger_error: str,
   notes: list[str],
-) -> tuple[dict[str, Any], privacy_lib.LedgerContents | None]:
-  """What a private run promises, with every caveat of its ledger; the ledger.
+) -> dict[str, Any]:
+  """What a private run promises, with every caveat of its ledger.
 
-  The ledger is sealed: it counts, whatever privacy.json says of the plan. With
-  `is_ended`, what the run released has ended it.
+  The ledger is sealed: it counts, whatever privacy.json says of the plan.
   """
-  path, ledger_path = directory / 'privacy.json', directory / 'ledger.jsonl'
+  path = directory / 'privacy.json'
   # A simulation of the noise of other cohorts promises nothing.
   is_simulated = config['experiment'].get('noise_clients_per_round')
   promises = path.is_file() or (_adds_noise(config) and not is_simulated)
   privacy = _read_json(path) if path.is_file() else {}
   caveats = [*(privacy.get('caveats') or ())]
-  ledger: privacy_lib.LedgerContents | None = None
-  if ledger_path.is_file():
-    try:
-      with warnings.catch_warnings():
-        # The run has said what is unusual of its δ.
-        warnings.simplefilter('ignore')
-        ledger = privacy_lib.read_ledger(ledger_path)
-      # A run that was killed may not have written down all of its caveats.
-      caveats += ledger.caveats
-      if is_ended:
-        # The epsilon of the rounds that were run is no guarantee.
-        ledger = spending.as_planned(ledger)
-      plan = privacy_lib.plan_to_json(ledger.plan, [*dict.fromkeys(caveats)])
-      changed = [key for key in _PLAN_KEYS if privacy.get(key) != plan[key]]
-      if privacy and changed:
-        notes.append(
-          f'privacy.json has another {", ".join(changed)} than the ledger, '
-          'which counts'
-        )
-      privacy |= plan
-      privacy.pop('actual_epsilon', None)
-    except (OSError, ValueError) as error:
-      notes.append(f'the ledger cannot be read: {error}')
-      caveats.append(f'{_NOT_KNOWN}: the ledger cannot be read')
+  if ledger is not None:
+    # A run that was killed may not have written down all of its caveats.
+    caveats += ledger.caveats
+    plan = privacy_lib.plan_to_json(ledger.plan, [*dict.fromkeys(caveats)])
+    changed = [key for key in _PLAN_KEYS if privacy.get(key) != plan[key]]
+    if privacy and changed:
+      notes.append(
+        f'privacy.json has another {", ".join(changed)} than the ledger, '
+        'which counts'
+      )
+    privacy |= plan
+    privacy.pop('actual_epsilon', None)
+  elif ledger_error:
+    notes.append(f'the ledger cannot be read: {ledger_error}')
+    caveats.append(f'{_NOT_KNOWN}: the ledger cannot be read')
   elif promises and 'drawn_seeds' in config:
     # Older folders may be from before there was a ledger.
     caveats.append(f'{_NOT_KNOWN}: the ledger is missing')
   if not privacy and not caveats:
     if promises:
       notes.append('privacy.json is missing: nothing is known of its privacy')
-    return {}, ledger
+    return {}
   absent = [key for key in _NEEDED_KEYS if privacy.get(key) is None]
   if absent:
     notes.append(f'privacy.json does not say {", ".join(absent)}')
@@ -478,7 +496,7 @@ def _read_privacy(
     stated = f'No guarantee as it was run: {"; ".join(untold)}.'
     described = f'{stated} The plan: {described}' if described else stated
   privacy['description'] = described or None
-  return privacy, ledger
+  return privacy
 
 
 def _is_ended_by_releases(path: pathlib.Path) -> bool:

@@ -68,8 +68,10 @@ def run(main: Callable[[], int]) -> None:
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
   signals = Interruption()
+  # A script that starts a command in the background has it ignore Ctrl-C.
+  heard = [x for x in SIGNALS if signal.getsignal(x) != signal.SIG_IGN]
   try:
-    with signals.catch():
+    with signals.catch(heard):
       code = main()
   except (Interrupted, Exception) as e:
     # A signal can become another exception in TensorFlow.

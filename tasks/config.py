@@ -373,7 +373,7 @@ class Config:
 def _to_json(value: Any) -> Any:
   if isinstance(value, tuple):
     return [_to_json(each) for each in value]
-  return named_functions.describe(value) if callable(value) else value
+  return named_functions.name_of(value) if callable(value) else value
 
 
 def _plain(value: Any) -> Any:

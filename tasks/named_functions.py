@@ -8,11 +8,10 @@ import functools
 import importlib
 import importlib.util
 import pathlib
-import re
 import sys
 import traceback
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 # The name of a module that was imported from a file begins with it.
@@ -31,7 +30,7 @@ def is_own(setting: Any) -> bool:
 
 
 def name_of(setting: Any) -> str:
-  """Returns how a setting is called, `module:function`."""
+  """Returns how a setting is called in config.json, `module:function`."""
   if isinstance(setting, str):
     return setting
   name = getattr(setting, '__qualname__', type(setting).__qualname__)
@@ -39,25 +38,6 @@ def name_of(setting: Any) -> str:
   if module.startswith(_OF_FILE):
     module = f'{module.removeprefix(_OF_FILE)}.py'
   return f'{module}:{name}'
-
-
-def describe(setting: Any) -> str:
-  """Returns how a setting stands in config.json: its name, and its values.
-
-  Of a loss or metric of Keras, and of a partial function, two may have the same
-  name and other values.
-  """
-  values: Mapping[Any, Any] = {}
-  name = name_of(setting)
-  if isinstance(setting, functools.partial):
-    name = name_of(setting.func)
-    values = {**dict(enumerate(setting.args)), **setting.keywords}
-  elif hasattr(setting, 'get_config') and not isinstance(setting, type):
-    values = setting.get_config()
-  text = ', '.join(f'{key}={value!r}' for key, value in values.items())
-  # The places of objects in memory are others in each process.
-  text = re.sub(' at 0x[0-9a-f]+', '', text)
-  return f'{name}({text})' if values else name
 
 
 def find(argument: str, setting: Any) -> Any:

@@ -38,8 +38,9 @@ def train(
     output_dir: The folder of the run.
     **settings: All other settings, by the names of their flags. `model`,
       `aggregator`, `local_step`, `loss` and each of `metrics` may be the
-      function, or the loss or metric of Keras, itself. The split is that of the
-      task, and so are its held-out clients.
+      function, or the loss or metric of Keras, itself; a run that goes on
+      knows these by their names alone. The split is that of the task, and so
+      are its held-out clients.
 
   Returns:
     How the run ended.

@@ -9,7 +9,7 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -43,8 +43,8 @@ class Interruption:
   _num_shields = 0
 
   @contextlib.contextmanager
-  def catch(self) -> Iterator[None]:
-    """Raises `Interrupted` in the body when a signal arrives."""
+  def catch(self, signals: Sequence[int] = SIGNALS) -> Iterator[None]:
+    """Raises `Interrupted` in the body when one of some signals arrives."""
     global _caught
     if not _in_main_thread():
       # Signals reach the main thread alone; there is nothing to catch here.
@@ -53,7 +53,7 @@ class Interruption:
     before = _caught
     handlers = {
       signum: signal.signal(signum, self._handle)
-      for signum in SIGNALS
+      for signum in signals
       # `nohup` has a program ignore that its terminal is closed.
       if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN
     }

@@ -145,15 +145,18 @@ class RunPrivacy:
     """Returns what the runs that gave c have cost, the last run first."""
     if not spending.find_sources(self.folder.ledger):
       return []
-    ledger = privacy.read_ledger(self.folder.ledger)
-    if as_planned:
-      ledger = spending.as_planned(ledger)
-    together = spending.describe_ledgers([ledger])
     try:
+      ledger = privacy.read_ledger(self.folder.ledger)
+      if as_planned:
+        ledger = spending.as_planned(ledger)
       *sources, _ = spending.add_sources([ledger])
-    except (OSError, ValueError):
-      # One has gone while this run went on.
-      return [f'The clipping norm comes from runs before. {together}']
+    except (OSError, ValueError) as e:
+      # One has gone, or was damaged, while this run went on.
+      return [
+        'The clipping norm comes from runs before. What the private runs cost '
+        f'together is not known: {e}'
+      ]
+    together = spending.describe_ledgers([ledger])
     spent = ' and '.join(
       f'epsilon {rounding.format_up(each.epsilon)} of {each.path}'
       for each in reversed(sources)

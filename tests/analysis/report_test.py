@@ -547,8 +547,14 @@ def test_what_private_runs_spent_together_is_said_once(tmp_path):
   assert f'the {PLAN.num_rounds + 1} releases of 2 runs' in text
   # The sum says of which run it has nothing.
   text = report.summary(stats.read_folders(folders))
-  lacking = 'What DP-FedAvg, seed 2 spent is not known: no ledger can be read.'
+  lacking = 'What DP-FedAvg, seed 2 spent is not known: there is no ledger.'
   assert lacking in ' '.join(text.split())
+  # Without one of the ledgers there is no sum.
+  ledger = folders[1] / 'ledger.jsonl'
+  ledger.write_bytes(ledger.read_bytes().replace(b'0' * 64, b'1' * 64))
+  text = ' '.join(report.summary(stats.read_folders(folders[:2])).split())
+  assert 'What they cost together is not known: Line 2 of' in text
+  assert 'Together, the' not in text
 
 
 def test_exact_figures_of_a_private_run_are_labelled(write):

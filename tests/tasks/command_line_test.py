@@ -170,6 +170,8 @@ def main():
 
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if '--way=ignored' in sys.argv:
+  signal.signal(int(sys.argv[-1].partition('=')[2]), signal.SIG_IGN)
 command_line.run(main)
 """
 
@@ -182,6 +184,14 @@ def test_a_signal_whose_exception_is_lost_ends_the_command(way, signum):
   )
   assert ended.code == 128 + signum
   assert ended.errors == ('' if way == 'error' else 'Interrupted.\n')
+
+
+@pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_a_command_is_to_ignore_does_not_end_it(signum):
+  ended = processes.run_python(
+    '-c', _INTERRUPTED, '--way=ignored', f'--signum={signum:d}'
+  )
+  assert (ended.code, ended.errors) == (0, '')
 
 
 # Runs a module as in a terminal: a shell's own background jobs ignore Ctrl-C.

@@ -1,12 +1,10 @@
 """Tests of settings and flags: kinds, ranges, JSON, rows and what overrides."""
 
 import dataclasses
-import functools
 import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from absl import flags
 
 from tasks import config, train
@@ -80,10 +78,6 @@ def test_a_wrong_value_is_refused(changes, error, words):
     config.Config(**{**FED_AVG, **changes})
 
 
-def _loss(y_true, y_pred, delta):
-  return tf.abs(y_true - y_pred) / delta
-
-
 def _parse(*arguments):
   return train.read_flags(train.parse(arguments))
 
@@ -96,24 +90,6 @@ def test_a_folder_may_be_in_the_home_folder(monkeypatch, name):
   of_arguments = config.Config(**FED_AVG | {name: '~/runs/a'})
   for created in (of_flags, of_arguments):
     assert getattr(created, name) == '/home/me/runs/a'
-
-
-@pytest.mark.parametrize(
-  'of',
-  [
-    lambda x: tf.keras.losses.Huber(delta=x),
-    lambda x: functools.partial(_loss, delta=x),
-    lambda x: functools.partial(_loss, None, x),
-  ],
-)
-def test_losses_with_other_values_are_other_settings(of):
-  first, second, again = (
-    config.Config(**FED_AVG | dict(loss=of(x))) for x in (1.0, 5.0, 1.0)
-  )
-  assert not first.differences(again.to_json())
-  assert '1.0' in first.to_json()['loss']
-  (difference,) = first.differences(second.to_json())
-  assert difference.startswith('loss was ')
 
 
 def test_the_last_of_two_flags_counts():

@@ -165,6 +165,9 @@ def test_another_accountant_does_not_take_a_ledger_for_damaged(
 ):
   plan = dataclasses.replace(PLAN, target_epsilon=PLAN.epsilon)
   charge(path, range(1, 20), plan)
+  once = dataclasses.replace(PLAN, num_rounds=1)
+  once = dataclasses.replace(once, target_epsilon=once.epsilon)
+  charge(path.with_name('once.jsonl'), [], once)
   compute = renyi.RenyiCost.compute_epsilon
   monkeypatch.setattr(
     renyi.RenyiCost,
@@ -174,6 +177,7 @@ def test_another_accountant_does_not_take_a_ledger_for_damaged(
   contents = privacy.read_ledger(path)
   assert contents.num_releases == 19
   assert contents.epsilon > plan.epsilon_after(18)
+  assert privacy.read_ledger(path.with_name('once.jsonl')).promised.epsilon > 0
   kept = privacy.read_plan(path, target_epsilon=plan.target_epsilon)
   with privacy.PrivacyLedger(path, kept) as ledger:
     # Which the other accountant found to be within the target.

@@ -247,6 +247,9 @@ def test_an_accountant_that_finds_more_than_the_target_permits_fewer_rounds(
   assert read.epsilon > read.target_epsilon
   assert (read.permits(99), read.permits(100)) == (True, False)
   assert (read.permitted_rounds, read_once.permitted_rounds) == (99, 0)
+  # The largest target there is.
+  widest = dataclasses.replace(plan, target_epsilon=1e6)
+  assert privacy.plan_from_json(privacy.plan_to_json(widest)) == widest
   # Nobody has found the epsilon of another value.
   del written[0]['epsilon']
   with pytest.raises(ValueError, match='`target_epsilon` must be at least'):

@@ -1,5 +1,7 @@
 """Tests of the private run in one call: it is the five parts by hand."""
 
+import fcntl
+import os
 import stat
 from concurrent import futures
 
@@ -331,7 +333,7 @@ def test_a_program_that_comes_too_late_leaves_the_seed_of_the_run(
     if self is second and not late:
       # It has seen no ledger. Now the first begins too.
       late.append(executor.submit(first.open_ledger))
-      futures.wait(late, timeout=0.5)
+      futures.wait(late)
     write(self)
 
   monkeypatch.setattr(
@@ -341,6 +343,16 @@ def test_a_program_that_comes_too_late_leaves_the_seed_of_the_run(
     with pytest.raises(privacy.LedgerInUseError):
       late[0].result()
   assert _build(tmp_path, store).seed == second.seed
+
+
+@pytest.mark.usefixtures('is_not_built')
+def test_a_lock_of_ones_own_on_the_folder_is_no_matter(tmp_path, store):
+  # As `flock FOLDER python run.py` takes it.
+  lock = os.open(tmp_path, os.O_RDONLY)
+  fcntl.flock(lock, fcntl.LOCK_EX)
+  with _build(tmp_path, store).open_ledger() as ledger:
+    assert ledger.num_releases == 0
+  os.close(lock)
 
 
 @pytest.mark.usefixtures('is_not_built')

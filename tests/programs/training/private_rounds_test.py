@@ -15,6 +15,7 @@ from tests import processes
 from tests.programs import keeping, noised_scalar
 from tests.programs.counted_rounds import FIRST, Output, Run
 from tff_clipping import privacy
+from tff_clipping.learning.fed_avg_round import ClientWorkState
 from tff_clipping.programs.clients.client_sampling import (
   FixedSizeSampler,
   build_private_sampler,
@@ -535,14 +536,26 @@ def test_what_clients_keep_goes_on_with_a_run(run, tmp_path):
   for each in noised_scalar.IDS:
     _, number = states.read(each, 3)
     assert number == first.count(each) + second.count(each)
-  # Without what they keep, or for clients that keep nothing, no round counts.
-  for kwargs, next_fn in (
-    ({}, _keep(run, states)),
-    (dict(client_states=states), run.next_fn),
-  ):
-    with pytest.raises(ValueError, match='`client_states` must be given for'):
-      run.round(3, state, next_fn, **kwargs)
+  # For clients that keep nothing, no round counts.
+  with pytest.raises(ValueError, match='found some for another'):
+    run.round(3, state, run.next_fn, client_states=states)
   assert run.charged() == [(1, 0), (2, 0)]
+  # Another process may measure something of this name.
+  run.round(3, state, _keep(run, states))
+
+
+def test_what_our_clients_keep_is_not_dropped(run, tmp_path):
+  states = ClientStates(tmp_path / 'k', keeping.process(), noised_scalar.IDS)
+  State = collections.namedtuple('State', 'client_work')
+  first, second = (State(ClientWorkState(np.int32(t), (), ())) for t in (0, 1))
+  run.resume(client_states=states)
+
+  def next_fn(state, cohort):
+    return Output(second, _keep(run, states)(state, cohort).metrics)
+
+  with pytest.raises(ValueError, match='`client_states` must .* found none'):
+    run.round(1, first, next_fn)
+  assert not run.charged()
 
 
 def test_clients_keep_nothing_where_no_amplification_is_proved(tmp_path):

@@ -1,6 +1,5 @@
 """Tests of the training program, on a process that is small and real."""
 
-import collections
 import dataclasses
 import errno
 import fcntl
@@ -278,34 +277,6 @@ def test_stops_on_two_updates_in_a_row_that_tff_does_not_apply(
     else:
       assert result.reason is StopReason.FINISHED
     assert _weight(result) == small_program.expected_weight(last_round)
-
-
-def test_a_private_run_that_is_started_again_stops_at_the_next_dropped_update(
-  tmp_path,
-):
-  process = small_program.build_process()
-
-  class Dropping:
-    state_type = process.state_type
-    initialize = process.initialize
-    get_model_weights = process.get_model_weights
-
-    def next(self, state, values):
-      output = process.next(state, values)
-      return tff.learning.templates.LearningProcessOutput(
-        collections.OrderedDict(output.state, weights=state['weights']),
-        dict(output.metrics, finalizer=dict(update_non_finite=np.int32(1))),
-      )
-
-  ledger = small_program.open_ledger(tmp_path)
-  for last in (2, 3, 4):
-    result = small_program.program(
-      tmp_path, process=Dropping(), ledger=ledger
-    ).run()
-    assert result.reason is StopReason.DIVERGED
-    assert f'updates is not finite after round {last}' in result.message
-    assert (_weight(result), result.round_num) == (0, last - 2)
-    assert ledger.rounds == [*range(1, last + 1)]
 
 
 @pytest.mark.parametrize('is_private', [False, True])

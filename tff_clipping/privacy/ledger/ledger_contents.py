@@ -86,7 +86,7 @@ class LedgerContents:
 
     A line that was cut short after the last round was charged is one more.
     """
-    num_rounds = max(self.plan.permitted_rounds, self.num_releases)
+    num_rounds = max(self.plan.permitted_rounds, self.num_releases, 1)
     return dataclasses.replace(
       self.plan, num_rounds=num_rounds, target_epsilon=None
     )

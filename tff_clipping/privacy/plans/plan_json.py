@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tff_clipping import gone
+from tff_clipping.privacy.accounting import ranges
 from tff_clipping.privacy.correlated_noise import by_name
 from tff_clipping.privacy.plans import words
 from tff_clipping.privacy.plans.base_plan import BasePlan
@@ -95,12 +96,14 @@ def plan_from_json(value: Mapping[str, Any]) -> BasePlan:
   if is_correlated:
     attributes['strategy'] = by_name.strategy_from_json(attributes['strategy'])
   target, found = attributes['target_epsilon'], value.get('epsilon')
-  is_found_before = found is not None and type(target) in (int, float)
-  if is_found_before:
-    attributes['target_epsilon'] = target * (1 + _VERSIONS)
-  plan = plan_type(**attributes)
-  if is_found_before:
-    object.__setattr__(plan, 'target_epsilon', float(target))
+  if target is not None and found is not None:
+    target = ranges.check('target_epsilon', target)
+    plan = plan_type(**attributes | {'target_epsilon': None})
+    if plan.epsilon > target * (1 + _VERSIONS):
+      plan_type(**attributes)  # Raises.
+    object.__setattr__(plan, 'target_epsilon', target)
+  else:
+    plan = plan_type(**attributes)
   unknown = sorted({*value} - {*plan_to_json(plan), *_OF_A_RUN})
   if unknown:
     raise ValueError(f'`value` must hold only {names}, found {unknown}.')

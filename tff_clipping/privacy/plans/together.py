@@ -50,11 +50,12 @@ def compose_together(
   """Returns the cost of the first rounds of some plans together.
 
   It is for a client that is in the population of each run, against an attacker
-  who sees all releases. It is at least the cost of any run, but for the last
-  digits of 'pld', and mostly below the sum of their epsilons, which holds for
-  the sum of their deltas. The order of the runs, and the models that they begin
-  with, do not matter: composition is adaptive. The cost holds if all plans are
-  fixed before the first run, and each run draws its cohorts independently.
+  who sees all releases. It is at least the cost of any run by this accountant,
+  but for the last digits of 'pld', and mostly below the sum of their epsilons,
+  which holds for the sum of their deltas. The order of the runs, and the models
+  that they begin with, do not matter: composition is adaptive. The cost holds
+  if all plans are fixed before the first run, and each run draws its cohorts
+  independently.
 
   Args:
     runs: Plans, at least one, and how many rounds of each, at least 0. The

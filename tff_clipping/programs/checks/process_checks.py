@@ -111,6 +111,11 @@ def check_client_value(
     )
 
 
+def is_own(state: Any) -> bool:
+  """Returns whether a state is of a process of `tff_clipping.learning`."""
+  return isinstance(getattr(state, 'client_work', None), ClientWorkState)
+
+
 def check_round(before: Any, after: Any) -> None:
   """Raises if a round changed more of a state than the plan charges for.
 

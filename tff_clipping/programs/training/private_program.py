@@ -23,7 +23,7 @@ from tff_clipping import (
 )
 from tff_clipping.learning.steps import LocalStep, Sgd
 from tff_clipping.privacy.ledger import ledger_contents, ledger_file
-from tff_clipping.privacy.ledger.ledger import PrivacyLedger
+from tff_clipping.privacy.ledger.ledger import LedgerInUseError, PrivacyLedger
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.plan import PrivacyPlan
 from tff_clipping.programs.clients import (
@@ -51,6 +51,7 @@ _SEED = 'sampling_seed'
 _OUTCOMES = 'checkpoints'
 _STATES = 'client_states'
 _METRICS = 'metrics.csv'
+_LOCK = 'begin.lock'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -345,11 +346,19 @@ def _reading(path: pathlib.Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _alone(folder: pathlib.Path) -> Iterator[None]:
   """Lets no other program begin a run in a folder while the body runs."""
-  lock = os.open(folder, os.O_RDONLY)
+  path = folder / _LOCK
+  with storage_errors.writing(f'The file {path}'):
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
   try:
-    # Where a disk has no locks, the ledger says so.
-    with contextlib.suppress(OSError):
-      fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as e:
+      raise LedgerInUseError(
+        f'The run in {folder} is begun by another program: two runs cannot '
+        'share one budget.'
+      ) from e
+    except OSError:
+      pass  # The ledger says that the disk has no locks.
     yield
   finally:
     os.close(lock)

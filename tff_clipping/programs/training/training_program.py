@@ -331,15 +331,15 @@ class TrainingProgram:
     # The program that saved it may have been killed before it did this.
     model = self.process.get_model_weights(state)
     metrics = self._new_row(last.round_num)
-    before = self._find_before(last, initial_state)
     what = self._find_divergence(metrics, model)
     if what is not None:
-      progress.done = before or progress.done
+      if last.round_num == 1:
+        progress.done = 0, initial_state
+      for before in self.checkpoints.outcomes():
+        if before.round_num == last.round_num - 1:
+          state = self.checkpoints.load(before, initial_state)
+          progress.done = before.round_num, state
       return _diverged(what, last.round_num, progress.round_num)
-    if before is not None and _is_same(
-      self.process.get_model_weights(before[1]), model
-    ):
-      progress.before_rejected = _Progress(before)
     metrics.update(
       (name, value)
       for name, value in last.released.items()
@@ -349,17 +349,6 @@ class TrainingProgram:
       self._record(
         Round(last.round_num, metrics, model, released=last.released)
       )
-    return None
-
-  def _find_before(
-    self, last: Outcome, initial_state: Any
-  ) -> tuple[int, Any] | None:
-    """Returns the round before the last and its state, if they are left."""
-    if last.round_num == 1:
-      return 0, initial_state
-    for before in self.checkpoints.outcomes():
-      if before.round_num == last.round_num - 1:
-        return before.round_num, self.checkpoints.load(before, initial_state)
     return None
 
   def _run_round(self, progress: '_Progress') -> '_Stop | None':
@@ -385,8 +374,7 @@ class TrainingProgram:
     metrics = self._new_row(round_num)
     what: str | None
     if first is not None and progress.before_rejected is not None:
-      # Begun again before both, or, with a ledger, after both, the run ends
-      # at the next such round.
+      # Without a ledger, the run begins again before both, and ends here again.
       before, what = first, 'The aggregate of the updates is'
     else:
       what = self._find_divergence(metrics, model)
@@ -631,12 +619,6 @@ def _diverged(what: str, round_num: int, kept: int) -> _Stop:
     'large, features not scaled to about 1, or an aggregator wrong. The state '
     f'after round {kept} is kept.',
   )
-
-
-def _is_same(first: Any, second: Any) -> bool:
-  """Returns whether two models are equal, as after an update was dropped."""
-  pairs = zip(tree.flatten(first), tree.flatten(second), strict=True)
-  return all(np.array_equal(*pair) for pair in pairs)
 
 
 def _is_rejected(metrics: Any) -> bool:
