@@ -139,6 +139,10 @@ clean: ## Remove everything that make made
 	@rm -rf $(VENV) $(UV_VENV) $(SITE_VENV) .peers $(DEMO) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+.PHONY: check-build
+check-build: $(STAMP) ## Load the BUILD files with Bazel (Debian's bazel-bootstrap)
+	@$(PYTHON) -m scripts.check_build
+
 .PHONY: bench
 bench: $(STAMP) ## Time a round against the bare arithmetic and stock TFF
 	@$(PYTHON) -m benchmarks.compare
