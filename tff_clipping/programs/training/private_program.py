@@ -51,7 +51,7 @@ _SEED = 'sampling_seed'
 _OUTCOMES = 'checkpoints'
 _STATES = 'client_states'
 _METRICS = 'metrics.csv'
-_LOCK = 'begin.lock'
+_LOCK = '.lock'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
