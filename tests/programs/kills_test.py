@@ -226,7 +226,8 @@ def _audit(run, sampler, ledger, store, until):
   watcher = programs.RunAudit(
     run.folder / 'audit',
     plan=run.plan,
-    canaries=audit.Canaries(num_canaries=2, num_parameters=3, seed=0),
+    # One is in, and one is held out.
+    canaries=audit.Canaries(num_canaries=2, num_parameters=3, seed=1),
     release_unit=1.0,
   )
   # The models of two canaries are not of this process.
