@@ -3,8 +3,9 @@
 An older file is removed only when a new one is durably on the disk. So a
 program that is killed, or a machine that loses power, leaves the older file.
 
-A file has a line of JSON, the arrays of the state one after the other, and the
-CRC-32 of both, which reveals a file that is cut short or damaged.
+A file has a line of JSON, with the texts of the state; its arrays, one after
+the other; and the CRC-32 of both, which reveals a file that is cut short or
+damaged.
 """
 
 import contextlib
@@ -29,8 +30,6 @@ _FORMAT = 1
 _SUFFIX = '.state'
 _NAME = re.compile(r'[0-9]+_round_[0-9]+\.state')
 _CHECKSUM_BYTES = 4
-# Ends each text: NumPy drops zeros at the end.
-_END = b'.'
 _BLOCK = 2**20
 
 
@@ -277,10 +276,9 @@ def _kind(array: np.ndarray) -> tuple[Any, ...]:
 
 def _write(file: BinaryIO, outcome: Outcome, leaves: list[Any]) -> None:
   """Writes the line, the arrays and the checksum."""
-  is_text = [_is_text(leaf) for leaf in leaves]
   arrays = [
-    _mark(leaf) if of_text else np.asarray(leaf)
-    for leaf, of_text in zip(leaves, is_text, strict=True)
+    np.asarray(leaf, object if isinstance(leaf, (bytes, str)) else None)
+    for leaf in leaves
   ]
   header = {
     'format': _FORMAT,
@@ -288,21 +286,14 @@ def _write(file: BinaryIO, outcome: Outcome, leaves: list[Any]) -> None:
     'round_num': outcome.round_num,
     'charge': outcome.charge and outcome.charge._asdict(),
     'released': outcome.released,
-    # The name of a type of texts has no length.
-    'arrays': [
-      [
-        a.dtype.str if a.dtype.kind in 'SU' else a.dtype.name,
-        list(a.shape),
-        of_text,
-      ]
-      for a, of_text in zip(arrays, is_text, strict=True)
-    ],
+    'arrays': [[_described(array), list(array.shape)] for array in arrays],
   }
   checksum = 0
   line = json.dumps(header).encode() + b'\n'
   contents = (
     np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
     for array in arrays
+    if not array.dtype.hasobject
   )
   for data in (line, *contents):
     checksum = zlib.crc32(data, checksum)
@@ -310,23 +301,16 @@ def _write(file: BinaryIO, outcome: Outcome, leaves: list[Any]) -> None:
   file.write(checksum.to_bytes(_CHECKSUM_BYTES, 'big'))
 
 
-def _is_text(leaf: Any) -> bool:
-  """Returns whether a leaf holds texts as objects, as TensorFlow has them."""
-  return isinstance(leaf, (bytes, str)) or np.asarray(leaf).dtype.hasobject
+def _described(array: np.ndarray) -> str | list[str]:
+  """Returns what the line says of an array: its type, or all of its texts.
 
-
-def _mark(texts: Any) -> np.ndarray:
-  """Returns texts as fixed-length bytes, each with `_END`."""
-  array = np.asarray(texts, object)
-  encoded = [x.encode() if isinstance(x, str) else x for x in array.flat]
-  marked = np.array([each + _END for each in encoded], np.bytes_)
-  return marked.reshape(array.shape)
-
-
-def _unmark(marked: np.ndarray) -> np.ndarray:
-  """Returns texts as objects, without `_END`."""
-  texts = [each.removesuffix(_END) for each in marked.flat]
-  return np.array(texts, object).reshape(marked.shape)
+  TensorFlow's texts are objects; NumPy's own lose zeros at their end.
+  """
+  if array.dtype.hasobject:
+    texts = [x.encode() if isinstance(x, str) else x for x in array.flat]
+    return [text.hex() for text in texts]
+  # The name of a type of texts has no length.
+  return array.dtype.str if array.dtype.kind in 'SU' else array.dtype.name
 
 
 def _read(
@@ -345,9 +329,12 @@ def _read(
       header = json.loads(line)
       if header['format'] != _FORMAT:
         raise ValueError(f'its format is {header["format"]}')
-      # Checkpoints of earlier commits do not say what are texts.
-      for name, shape, *of_text in header['arrays']:
-        dtype = np.dtype(name)
+      for described, shape in header['arrays']:
+        if isinstance(described, list):
+          texts = [bytes.fromhex(text) for text in described]
+          leaves.append(np.array(texts, object).reshape(shape))
+          continue
+        dtype = np.dtype(described)
         size = dtype.itemsize * int(np.prod(shape))
         data = bytearray(size) if with_leaves else bytearray(min(size, _BLOCK))
         view = memoryview(data)
@@ -358,8 +345,7 @@ def _read(
           checksum = zlib.crc32(part, checksum)
           size -= len(part)
         if with_leaves:
-          array = np.frombuffer(data, dtype).reshape(shape)
-          leaves.append(_unmark(array) if any(of_text) else array)
+          leaves.append(np.frombuffer(data, dtype).reshape(shape))
       if file.read() != checksum.to_bytes(_CHECKSUM_BYTES, 'big'):
         raise ValueError('it is not as it was written')
     charge = header['charge']
