@@ -419,7 +419,7 @@ def _measured_noise(
   if table is None or not {*columns} <= {*table}:
     return {}
   if config['experiment'].get('clipping') == 'adaptive':
-    return {}  # The noise of the sum is a part of it.
+    return {}  # The bits have a part of its noise.
   measured = table[columns].dropna()
   if measured.empty:
     return {}

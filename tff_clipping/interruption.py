@@ -44,7 +44,7 @@ class Interruption:
 
   @contextlib.contextmanager
   def catch(self, signals: Sequence[int] = SIGNALS) -> Iterator[None]:
-    """Raises `Interrupted` in the body when one of some signals arrives."""
+    """Raises `Interrupted` in the body when one of the signals arrives."""
     global _caught
     if not _in_main_thread():
       # Signals reach the main thread alone; there is nothing to catch here.

@@ -61,6 +61,9 @@ def plan_to_json(plan: BasePlan, caveats: Sequence[str] = ()) -> dict[str, Any]:
 def plan_from_json(value: Mapping[str, Any]) -> BasePlan:
   """Returns the plan that `plan_to_json` wrote.
 
+  The accountant of this version may find an epsilon just above the target of a
+  plan that another version wrote. The plan then permits fewer rounds.
+
   Args:
     value: What `json.load` returned.
 
@@ -69,9 +72,6 @@ def plan_from_json(value: Mapping[str, Any]) -> BasePlan:
     GoneError: If the plan is of a kind that this version does not have.
     ValueError: If attributes are missing, unknown or out of range, or the
       epsilon in `value` is not the epsilon of the attributes.
-
-  The accountant of this version may find an epsilon just above the target of a
-  plan that another version wrote. The plan then permits fewer rounds.
   """
   if not isinstance(value, Mapping):
     raise TypeError(f'`value` must be a mapping, found {value!r}.')
@@ -100,7 +100,11 @@ def plan_from_json(value: Mapping[str, Any]) -> BasePlan:
     target = ranges.check('target_epsilon', target)
     plan = plan_type(**attributes | {'target_epsilon': None})
     if plan.epsilon > target * (1 + _VERSIONS):
-      plan_type(**attributes)  # Raises.
+      raise ValueError(
+        f'`target_epsilon` must be at least the {plan.epsilon:.6g} that the '
+        f'plan costs, found {target:g}.'
+      )
+    # Past the check of the plan itself, which has no such tolerance.
     object.__setattr__(plan, 'target_epsilon', target)
   else:
     plan = plan_type(**attributes)

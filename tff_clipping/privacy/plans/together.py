@@ -99,7 +99,7 @@ def compose_together(
     by_rdp = {plan.sampling for plan in plans if plan.accountant == 'rdp'}
     has_epochs = any(plan.sampling == 'random_allocation' for plan in plans)
     if has_epochs and by_rdp == {'poisson'}:
-      names = {'pld'}
+      names.discard('rdp')
     by_default = 'rdp' if 'rdp' in names else 'pld'
     accountant = names.pop() if len(names) == 1 else by_default
   accountants.check_accountant(accountant)

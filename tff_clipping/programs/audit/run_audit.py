@@ -65,8 +65,8 @@ class RunAudit(watchers.RoundWatcher):
         of updates clipped to c.
 
     Raises:
-      ValueError: If the canaries are not of the relation, all of them are in or
-        all are held out.
+      ValueError: If the canaries are not of the plan's relation, all of them
+        are in, or all are held out.
     """
     check_canaries(plan, canaries)
     self._folder = pathlib.Path(folder)

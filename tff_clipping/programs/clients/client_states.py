@@ -95,7 +95,7 @@ class ClientStates:
     for client_id in self._client_ids:
       if not isinstance(client_id, str):
         raise TypeError(f'`client_ids` must be strings, found {client_id!r}.')
-    # Before that, nothing tells which versions are those of the run.
+    # Until `begin` or `resume`, nothing tells which versions are the run's.
     self._has_begun = False
     # By client, the rounds of its versions, in order.
     self._versions: dict[str, list[int]] = collections.defaultdict(list)

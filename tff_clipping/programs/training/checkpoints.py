@@ -9,7 +9,6 @@ damaged.
 """
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -23,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import tree
 
-from tff_clipping import atomic_files, storage_errors
+from tff_clipping import atomic_files, file_locks, storage_errors
 
 _LOGGER = logging.getLogger(__name__)
 _FORMAT = 1
@@ -110,21 +109,14 @@ class Checkpoints:
       StorageError: If another program has locked them, or their folder is gone.
         On a disk without locks nothing tells of another program.
     """
-    with storage_errors.writing('The checkpoints'):
-      lock = os.open(self.folder, os.O_RDONLY)
-    try:
-      try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      except BlockingIOError as e:
-        raise storage_errors.StorageError(
-          f'The checkpoints in {self.folder} are in use by another program: '
-          'give each run a folder of its own.'
-        ) from e
-      except OSError:
-        pass  # Some network disks have no locks.
+    taken = storage_errors.StorageError(
+      f'The checkpoints in {self.folder} are in use by another program: give '
+      'each run a folder of its own.'
+    )
+    with contextlib.ExitStack() as stack:
+      with storage_errors.writing('The checkpoints'):
+        stack.enter_context(file_locks.locked(self.folder, taken))
       yield
-    finally:
-      os.close(lock)
 
   def rounds(self) -> list[int]:
     """Returns the rounds of the checkpoints, in the order of writing."""

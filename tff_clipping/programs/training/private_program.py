@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import pathlib
@@ -18,6 +17,7 @@ import tensorflow_federated as tff
 from tff_clipping import (
   aggregators,
   atomic_files,
+  file_locks,
   learning,
   storage_errors,
 )
@@ -90,7 +90,15 @@ class PrivateProgram:
       ValueError: If another program has begun the run in `folder` since this
         one was built, with other settings or another seed.
     """
-    with _alone(self.folder):
+    lock = self.folder / _LOCK
+    taken = LedgerInUseError(
+      f'The run in {self.folder} is begun by another program: two runs cannot '
+      'share one budget.'
+    )
+    with contextlib.ExitStack() as stack:
+      with storage_errors.writing(f'The file {lock}'):
+        lock.touch(mode=0o600)
+        stack.enter_context(file_locks.locked(lock, taken))
       if not _has_plan(self.folder / _LEDGER):
         self._write_kept()
       with storage_errors.writing('The ledger'):
@@ -343,29 +351,8 @@ def _reading(path: pathlib.Path) -> Iterator[None]:
     ) from e
 
 
-@contextlib.contextmanager
-def _alone(folder: pathlib.Path) -> Iterator[None]:
-  """Lets no other program begin a run in a folder while the body runs."""
-  path = folder / _LOCK
-  with storage_errors.writing(f'The file {path}'):
-    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-  try:
-    try:
-      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as e:
-      raise LedgerInUseError(
-        f'The run in {folder} is begun by another program: two runs cannot '
-        'share one budget.'
-      ) from e
-    except OSError:
-      pass  # The ledger says that the disk has no locks.
-    yield
-  finally:
-    os.close(lock)
-
-
 def _has_rounds(folder: pathlib.Path) -> bool:
-  """Returns whether a round of the run is charged, or is to be."""
+  """Returns whether a round is charged, or saved to be charged."""
   return any((folder / _OUTCOMES).glob('*.state')) or bool(
     ledger_contents.read_ledger(folder / _LEDGER).num_releases
   )

@@ -335,13 +335,14 @@ def run_private_round(
   _check_values(output)
   process_checks.check_round(state, output.state)
   kept = _find_kept(output.metrics)
+  has_states = client_states is not None
   # A process of one's own may measure something of this name.
-  is_dropped = kept is not None and process_checks.is_own(output.state)
-  if is_dropped if client_states is None else kept is None:
+  is_ours = has_states or process_checks.is_own(output.state)
+  if is_ours and has_states != (kept is not None):
     raise ValueError(
       '`client_states` must be given for a process whose clients keep '
       'something from round to round, and for no other, found '
-      f'{"none" if client_states is None else "some for another"}.'
+      f'{"some for another" if has_states else "none"}.'
     )
   if records.check_mechanism(output.metrics, ledger.plan) is None:
     with _writing():

@@ -70,8 +70,8 @@ class RoundWatcher:
 
     Anything but numbers ends the run with an error.
 
-    It may take long: a signal interrupts it. Then the round is run again; with
-    a ledger it is kept, without these numbers.
+    It may take long: a signal interrupts it. Without a ledger, the round is
+    then run again; with one it is kept, without these numbers.
 
     Args:
       done: The round, whose metrics do not have these numbers yet.
